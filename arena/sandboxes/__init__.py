@@ -1,0 +1,105 @@
+"""The wall. A backend is a module with two functions, `run` and `missing`; `Box` says what it must hold.
+
+Inside every box: an empty root with a read-only system, a Python with torch at /opt/venv, a private /tmp, /home/agent
+and /dev/shm, no network, no capability, own pid, ipc, uts, net, cgroup and user namespaces, and nothing else of the
+host. An `agent` box has its workspace writable at /workspace; a `worker` box has only the files it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Literal, Protocol
+
+from arena.errors import SandboxError, UsageError
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes in bytes. What cannot be enforced on this machine is left out of `Running.limits`."""
+
+    tmp_bytes: int = 2048 * MIB
+    home_bytes: int = 1024 * MIB
+    shm_bytes: int = 1024 * MIB
+    file_bytes: int = 2048 * MIB
+    """Largest single file (RLIMIT_FSIZE)."""
+    open_files: int = 4096
+    processes: int = 2048
+    """Enforced by RLIMIT_NPROC only where the box has a uid of its own."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """One sandboxed command and all that it may see."""
+
+    kind: Literal["agent", "worker"]
+    command: tuple[str, ...]
+    """Argument list as seen inside; the first word is looked up on the box's PATH."""
+    workspace: Path | None = None
+    """Host folder bound read-write at /workspace; without it /workspace is empty and read-only."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Read-only files inside: absolute path -> content."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Added to the box's own short environment."""
+    pass_fds: tuple[int, ...] = ()
+    """File descriptors that stay open inside under the same numbers."""
+    stdin: bytes = b""
+    cpus: frozenset[int] | None = None
+    """Processors that the box may use. When given, the filter also refuses `sched_setaffinity`."""
+    gpu: int | None = None
+    """Index of the one GPU whose device nodes are bound; None binds none."""
+    limits: Limits = field(default_factory=Limits)
+
+
+class Running(Protocol):
+    """A started box. Leaving its `with` block kills whatever is left and proves that nothing is."""
+
+    stdout: BinaryIO
+    """Read end of the command's standard output (a pipe)."""
+    stderr: BinaryIO
+    limits: Mapping[str, str]
+    """Which limits are in force, and by what mechanism."""
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """The command's exit status (128 + n for signal n), or None when `timeout_s` passed first."""
+
+    def terminate(self) -> None:
+        """Ask the command to end: SIGTERM to its process group. It may take its time."""
+
+    def kill(self) -> None:
+        """End everything inside at once and return when the kernel has confirmed that the box is empty."""
+
+    def freeze(self) -> int:
+        """Stop every process inside except init; return the CPU time they have used so far, in ns."""
+
+    def thaw(self) -> None:
+        """Let them go on."""
+
+    def cpu_ns(self) -> int:
+        """CPU time used so far by every process inside except init. Unchanged while frozen, or somebody cheated."""
+
+
+class Sandbox(Protocol):
+    """What a backend module offers."""
+
+    def run(self, box: Box) -> AbstractContextManager[Running]:
+        """Start the box."""
+
+    def missing(self) -> str | None:
+        """Why this backend cannot be used here and what to do about it, in one line; None when it can."""
+
+
+def backend(name: str = "bwrap") -> Sandbox:
+    """The backend of that name, refused with its reason when the machine cannot run it."""
+    from arena.sandboxes import bwrap
+
+    backends: dict[str, Sandbox] = {"bwrap": bwrap}
+    if name not in backends:
+        raise UsageError(f"unknown sandbox {name!r} (known: {', '.join(backends)})")
+    if reason := backends[name].missing():
+        raise SandboxError(reason)
+    return backends[name]

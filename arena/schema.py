@@ -1,0 +1,357 @@
+"""Every record that crosses a folder or a file, in one place. Frozen; unknown keys are errors.
+
+Catalogue records come from YAML that people write (`Problem`, `Harness`, `Hardware`); run records are what
+arena writes (`Cell`, `Session`, `Score`, `Annotation`). `peak_fraction` exists on `Passed` and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
+
+from arena.formula import FormulaError, evaluate
+
+SCHEMA_VERSION = 1
+
+Profile = Literal["cpu", "gpu"]
+DType = Literal["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int8", "uint8", "bool"]
+Rate = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
+"""Arithmetic whose peak a hardware file may give, dense, in TFLOP/s (TOP/s for int8)."""
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
+Shape = Annotated[Mapping[str, int], Field(min_length=1)]
+"""Named sizes of one shape, such as `{B: 4, Hq: 8}`. Units are elements unless the problem says otherwise."""
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Record(BaseModel):
+    """Base of all records: frozen, no unknown keys, docstrings under fields become schema descriptions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+# ---------------------------------------------------------------- catalogue: what people write
+
+
+class Tensor(Record):
+    """One argument or result of the operator, as the prompt states it."""
+
+    name: str
+    shape: tuple[str | int, ...]
+    """Sizes: names of the problem's shape, or other names that the note explains."""
+    dtype: DType
+    note: str = ""
+
+
+class Tolerance(Record):
+    """The gate, `e = out - ref` with ref in fp64 and rows along the last dimension (definitions in problems/kit/check.py)."""
+
+    rel_fro: Positive
+    row: Positive
+    el: Positive
+
+
+class Work(Record):
+    """The operator's algorithmic work as formulas over the shape's names (`+ - * / // **`)."""
+
+    flops: str
+    bytes: str
+
+
+class Problem(Record):
+    """`problems/<name>/problem.yaml`: the public facts. Everything the agent is told comes from here."""
+
+    schema_version: Literal[1]
+    name: Name
+    """The folder's name; not written in the file."""
+    version: int = Field(ge=1)
+    title: str
+    operator: str
+    """What is computed, in the words and symbols of the prompt."""
+    inputs: tuple[Tensor, ...] = Field(min_length=1)
+    outputs: tuple[Tensor, ...] = Field(min_length=1)
+    shapes: Mapping[Profile, tuple[Shape, ...]]
+    tolerance: Tolerance
+    work: Work
+    distribution: str
+    """How the public inputs are drawn, in words."""
+    stress: tuple[str, ...] = ()
+    """Classes of further inputs that a solution must survive, in words; never their seeds."""
+    forbidden: tuple[str, ...] = ()
+    """Dotted names that a solution may not import or call, resolved through aliases. A trailing `.*` covers a module."""
+
+    @model_validator(mode="after")
+    def _formulas_fit_the_shapes(self) -> Problem:
+        for profile, shapes in self.shapes.items():
+            if not shapes:
+                raise ValueError(f"shapes.{profile}: a profile needs at least one shape")
+            for shape in shapes:
+                for formula in (self.work.flops, self.work.bytes):
+                    try:
+                        value = evaluate(formula, shape)
+                    except FormulaError as error:
+                        raise ValueError(f"work: {formula!r}: {error}") from None
+                    if not (math.isfinite(value) and value > 0):
+                        raise ValueError(f"work: {formula!r} is {value} for shape {dict(shape)}; it must be positive")
+        return self
+
+    def flops(self, shape: Mapping[str, int]) -> float:
+        """Floating-point operations of one call (a multiply-add counts two)."""
+        return evaluate(self.work.flops, shape)
+
+    def bytes(self, shape: Mapping[str, int]) -> float:
+        """Compulsory DRAM traffic of one call in bytes."""
+        return evaluate(self.work.bytes, shape)
+
+
+class Figure(Record):
+    """A number that a person may argue with, and where it comes from."""
+
+    value: Positive
+    source: str
+    """A key of the file's `sources`."""
+
+
+class Hardware(Record):
+    """`arena/hardware/<name>.yaml`: dense peaks from the vendor. Never mounted into a sandbox."""
+
+    schema_version: Literal[1]
+    name: Name
+    """The file's stem; not written in the file."""
+    title: str
+    profile: Profile
+    device_names: tuple[str, ...] = ()
+    """Names by which torch and NVML report this device, exact."""
+    compute_capability: str | None = None
+    bandwidth_gb_s: Figure | None = None
+    """DRAM bandwidth in GB/s (1e9). None: measured on the spot by `arena calibrate`."""
+    l2_mb: Figure | None = None
+    """Last cache before DRAM in MB (1e6)."""
+    tflops: Mapping[Rate, Figure] = {}
+    """Dense peak per arithmetic in TFLOP/s (1e12). Empty: measured on the spot."""
+    sources: Mapping[str, str] = {}
+    """Key -> title and address of the document, and what was read there."""
+    notes: str = ""
+
+    @model_validator(mode="after")
+    def _sources_exist(self) -> Hardware:
+        figures = {"bandwidth_gb_s": self.bandwidth_gb_s, "l2_mb": self.l2_mb} | {f"tflops.{k}": v for k, v in self.tflops.items()}
+        for key, figure in figures.items():
+            if figure is not None and figure.source not in self.sources:
+                raise ValueError(f"{key}: source {figure.source!r} is not under `sources` (there: {', '.join(self.sources) or 'none'})")
+        if self.profile == "gpu" and (self.bandwidth_gb_s is None or not self.tflops or not self.device_names):
+            raise ValueError("a GPU needs bandwidth_gb_s, tflops and device_names")
+        return self
+
+
+class Model(Record):
+    """One model of a harness."""
+
+    title: str = ""
+    effort: str | None = None
+    plays: str | None = None
+    """Built-in harness only: the solution it plays, `{name}` standing for what follows the slash of `--model`."""
+
+
+class Harness(Record):
+    """`harnesses/<name>.yaml`: how to start one agent's command line, and how to tell that it finished."""
+
+    schema_version: Literal[1]
+    name: Name
+    """The file's stem; not written in the file."""
+    title: str
+    command: tuple[str, ...] = Field(min_length=1)
+    """Argument list inside the sandbox; `{model}` and `{effort}` are filled in. Never a shell string."""
+    prompt: Literal["stdin", "argument", "file"] = "file"
+    """How the prompt arrives: standard input, last argument, or only as PROMPT.md in the workspace."""
+    env: Mapping[str, str] = {}
+    files: Mapping[str, str] = {}
+    """Read-only files inside the sandbox: absolute path -> file name beside this YAML."""
+    terminal_event: Mapping[str, str] | None = None
+    """Keys and values of the JSON line on stdout that marks a finished session."""
+    models: Mapping[str, Model] = Field(min_length=1)
+    """By name; a name ending in `/*` stands for a family."""
+
+    @field_validator("files")
+    @classmethod
+    def _absolute(cls, files: Mapping[str, str]) -> Mapping[str, str]:
+        for path in files:
+            if not path.startswith("/"):
+                raise ValueError(f"{path!r}: a path inside the sandbox is absolute")
+        return files
+
+
+# ---------------------------------------------------------------- run records: what arena writes
+
+
+class Cell(Record):
+    """What is measured: everything here may change the number, and `id` is its hash."""
+
+    problem: Name
+    problem_version: int
+    problem_digest: str
+    """sha256 over the problem's folder and the kit."""
+    harness: Name
+    harness_digest: str
+    model: str
+    effort: str | None = None
+    hardware: Name
+    budget_s: Positive
+
+
+AgentStatus = Literal["complete", "deadline", "crashed", "no_activity", "refused", "provider_error", "budget_exhausted"]
+
+
+class Session(Record):
+    """How the agent's process ended."""
+
+    agent_status: AgentStatus
+    message: str = ""
+    exit_code: int | None
+    """Of the command; 128 + n when a signal n ended it; None when arena killed it."""
+    started_at: datetime
+    elapsed_s: float
+    overshoot_s: float = 0.0
+    """Seconds from the end of the budget to an empty sandbox; 0 when the budget was not reached."""
+    events: int = 0
+    """JSON lines seen on the command's stdout."""
+    snapshots: int = 0
+    sandbox: str
+    network: Literal["none", "gateway", "allow", "open"] = "none"
+    limits: Mapping[str, str] = {}
+    """Which limits were in force and by what mechanism."""
+
+
+class Taken(Record):
+    """The submission as annotations know it; the bytes are in the run folder."""
+
+    sha256: str
+    bytes: int
+    lines: int
+
+
+class Errors(Record):
+    """Worst error found, in the gate's terms."""
+
+    rel_fro: float
+    row: float
+    el: float
+
+
+class Device(Record):
+    """What the score was measured on, and the ceilings it was divided by."""
+
+    name: str
+    uuid: str | None = None
+    driver: str | None = None
+    bandwidth_gb_s: float
+    tflops: Mapping[Rate, float]
+    ceilings: Literal["datasheet", "measured"]
+
+
+class ShapeScore(Record):
+    """One scored shape."""
+
+    shape: Mapping[str, int]
+    peak_fraction: float = Field(gt=0, le=1)
+    ceiling_s: Positive
+    bound: Literal["memory", "compute"]
+    measured_s: Positive
+    """Seconds per call: the median of the processes' medians."""
+    ci95: tuple[float, float]
+    """Bootstrap 95 % interval of `measured_s`."""
+    mode: Literal["graph", "stream", "wall"]
+    wall_s: Positive
+    calls_per_window: int
+    windows: int
+    process_medians_s: tuple[float, ...]
+    samples_s: tuple[tuple[float, ...], ...]
+    """Every window's seconds per call, one tuple per worker process."""
+    empty_window_s: float
+    """The cost of a window with no calls, already taken out of the samples."""
+    error: Errors
+
+
+class Timings(Record):
+    """Where the scoring time went, in seconds."""
+
+    build_s: float
+    check_s: float
+    benchmark_s: float
+    total_s: float
+
+
+class ScoreHead(Record):
+    """What every score says, whatever the verdict."""
+
+    schema_version: Literal[1] = 1
+    problem: Name
+    problem_digest: str
+    hardware: Name
+    message: str = ""
+    timings: Timings
+    environment: Mapping[str, str] = {}
+
+
+class Passed(ScoreHead):
+    """A correct kernel and its number."""
+
+    verdict: Literal["passed"] = "passed"
+    peak_fraction: float = Field(gt=0, le=1)
+    """Geometric mean over the shapes."""
+    device: Device
+    shapes: tuple[ShapeScore, ...] = Field(min_length=1)
+    review_suggested: bool = False
+    """True when a shape lies above 0.95 of its ceiling."""
+
+
+class Refused(ScoreHead):
+    """No number, and why."""
+
+    verdict: Literal["incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing", "judge_failed"]
+    message: str = Field(min_length=1)
+    shape: Mapping[str, int] | None = None
+    mode: str | None = None
+    """The class of inputs on which it failed."""
+    error: Errors | None = None
+
+
+Verdict = Literal["passed", "incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing", "judge_failed"]
+Score = Annotated[Passed | Refused, Field(discriminator="verdict")]
+SCORE: TypeAdapter[Passed | Refused] = TypeAdapter(Score)
+
+
+class Quote(Record):
+    """Lines of a file of the run, verbatim."""
+
+    file: str
+    lines: tuple[int, int]
+    text: str
+    label: str
+
+
+class Review(Record):
+    """What a person found on reading the run."""
+
+    verdict: Literal["clean", "rubric_leak", "reward_hack", "interesting", "bug"]
+    summary: str = Field(min_length=1)
+    quotes: tuple[Quote, ...] = ()
+    implication: str = ""
+    reviewed_at: datetime
+
+
+class Annotation(Record):
+    """`annotations/<run_id>.yaml`: the single source of every published number."""
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    arena_version: str
+    cell: Cell
+    session: Session
+    submission: Taken | None
+    score: Score
+    review: Review | None = None
