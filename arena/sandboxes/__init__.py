@@ -95,7 +95,7 @@ class Sandbox(Protocol):
 
 def backend(name: str = "bwrap") -> Sandbox:
     """The backend of that name, refused with its reason when the machine cannot run it."""
-    from arena.sandboxes import bwrap
+    import arena.sandboxes.bwrap as bwrap
 
     backends: dict[str, Sandbox] = {"bwrap": bwrap}
     if name not in backends:

@@ -1,0 +1,157 @@
+"""What there is to run: problems, harnesses with their models, and hardware, each read from its YAML when asked for.
+
+A broken file stops only those who ask for it by name, or for all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from arena import paths
+from arena.documents import read_yaml, unknown
+from arena.errors import DataError, UsageError
+from arena.schema import Hardware, Harness, Model, Problem
+
+R = TypeVar("R")
+
+
+class Chosen(NamedTuple):
+    """A model and the harness that runs it."""
+
+    harness: Harness
+    model_name: str
+    """As cells and annotations know it, such as `oracle` or `cheat/patch_timer`."""
+    model: Model
+    argument: str
+    """What follows the slash when the model is one of a family (`cheat/*`), else empty."""
+
+
+def problem(name: str, folder: Path | None = None) -> Problem:
+    """The problem of that name."""
+    return read_yaml(_file("problem", name, _problem_files(folder)), Problem, name=name)
+
+
+def problems(folder: Path | None = None) -> dict[str, Problem]:
+    """All problems by name; every fault of every file in one error."""
+    return _all(_problem_files(folder), lambda name: problem(name, folder))
+
+
+def harness(name: str, folder: Path | None = None) -> Harness:
+    """The harness of that name, with the files that it mounts."""
+    path = _file("harness", name, _yaml_files(folder or paths.harnesses()))
+    found = read_yaml(path, Harness, name=name)
+    for inside, file in found.files.items():
+        if not (path.parent / file).is_file():
+            raise DataError(f"{path}: files.{inside}: there is no file {file!r} beside it")
+    return found
+
+
+def harnesses(folder: Path | None = None) -> dict[str, Harness]:
+    """All harnesses by name; every fault of every file in one error."""
+    return _all(_yaml_files(folder or paths.harnesses()), lambda name: harness(name, folder))
+
+
+def hardware(name: str, folder: Path | None = None) -> Hardware:
+    """The hardware of that name."""
+    return read_yaml(_file("hardware", name, _yaml_files(folder or paths.hardware())), Hardware, name=name)
+
+
+def hardwares(folder: Path | None = None) -> dict[str, Hardware]:
+    """All hardware by name; every fault of every file in one error."""
+    return _all(_yaml_files(folder or paths.hardware()), lambda name: hardware(name, folder))
+
+
+def hardware_of(device: str) -> Hardware:
+    """The hardware that reports itself by that name to torch or NVML."""
+    known = hardwares()
+    for entry in known.values():
+        if device in entry.device_names:
+            return entry
+    names = ", ".join(sorted(name for entry in known.values() for name in entry.device_names))
+    raise UsageError(f"no hardware file lists the device {device!r}: add one under {paths.hardware()} (known: {names})")
+
+
+def model(spec: str, folder: Path | None = None) -> Chosen:
+    """The model of that name (`oracle`), of a family (`cheat/patch_timer`), or of one harness (`builtin/oracle`)."""
+    readable, faults = _readable(_yaml_files(folder or paths.harnesses()), lambda name: harness(name, folder))
+    found = [chosen for entry in readable.values() if (chosen := _choose(entry, spec))]
+    owner, slash, rest = spec.partition("/")
+    if slash and owner in readable and (chosen := _choose(readable[owner], rest)):
+        found.append(chosen)
+    if len(found) > 1:
+        raise UsageError(
+            f"model {spec!r} is in several harnesses: write {' or '.join(f'{c.harness.name}/{c.model_name}' for c in found)}"
+        )
+    if not found:
+        text = unknown("model", spec, {name for entry in readable.values() for name in entry.models})
+        raise UsageError("\n".join([text, *(f"not searched, because it is broken: {fault}" for fault in faults)]))
+    if not re.fullmatch(r"([A-Za-z0-9_][A-Za-z0-9_.-]*)?", found[0].argument):
+        raise UsageError(f"model {spec!r}: {found[0].argument!r} is not a name (letters, digits, `_`, `-` and `.`)")
+    return found[0]
+
+
+def problem_digest(name: str, folder: Path | None = None) -> str:
+    """sha256 over the problem's files and the kit: all that decides what is asked and how it is judged, not our solutions."""
+    home = _file("problem", name, _problem_files(folder)).parent
+    files = [path for path in home.rglob("*") if path.relative_to(home).parts[0] != "solutions"]
+    return _digest(home.parent, [*files, *(home.parent / "kit").rglob("*")])
+
+
+def harness_digest(name: str, folder: Path | None = None) -> str:
+    """sha256 over the harness's YAML, the Python beside it of the same name, and the files that it mounts."""
+    home = folder or paths.harnesses()
+    beside = [home / file for file in harness(name, folder).files.values()]
+    return _digest(home, [home / f"{name}.yaml", home / f"{name}.py", *beside])
+
+
+def _choose(entry: Harness, spec: str) -> Chosen | None:
+    if spec in entry.models and not spec.endswith("/*"):
+        return Chosen(entry, spec, entry.models[spec], "")
+    family, slash, argument = spec.partition("/")
+    if slash and argument not in ("", "*") and f"{family}/*" in entry.models:
+        return Chosen(entry, spec, entry.models[f"{family}/*"], argument)
+    return None
+
+
+def _problem_files(folder: Path | None) -> dict[str, Path]:
+    return {path.parent.name: path for path in sorted((folder or paths.problems()).glob("*/problem.yaml"))}
+
+
+def _yaml_files(folder: Path) -> dict[str, Path]:
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def _file(kind: str, name: str, files: Mapping[str, Path]) -> Path:
+    if name not in files:
+        raise UsageError(unknown(kind, name, files))
+    return files[name]
+
+
+def _readable(names: Iterable[str], read: Callable[[str], R]) -> tuple[dict[str, R], list[str]]:
+    found, faults = {}, []
+    for name in names:
+        try:
+            found[name] = read(name)
+        except DataError as error:
+            faults.append(str(error))
+    return found, faults
+
+
+def _all(names: Iterable[str], read: Callable[[str], R]) -> dict[str, R]:
+    found, faults = _readable(names, read)
+    if faults:
+        raise DataError("\n".join(faults))
+    return found
+
+
+def _digest(root: Path, files: Iterable[Path]) -> str:
+    """Over the sorted names relative to `root`, and the bytes; lengths keep one file's end apart from the next one's name."""
+    total = hashlib.sha256()
+    for path in sorted({path for path in files if path.is_file() and "__pycache__" not in path.parts}):
+        data = path.read_bytes()
+        total.update(f"{path.relative_to(root).as_posix()}\0{len(data)}\0".encode() + data)
+    return total.hexdigest()

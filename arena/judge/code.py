@@ -1,0 +1,93 @@
+"""Load a problem's own Python: the reference and the hidden side. Trusted files of the catalogue, never a workspace's copy."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+import torch
+
+from arena import paths
+from arena.errors import DataError
+from arena.schema import Problem, Profile, Rate
+
+Inputs = tuple[torch.Tensor, ...]
+MakeInputs = Callable[[Mapping[str, int], int, str, str], Inputs]
+
+
+@dataclass(frozen=True)
+class Code:
+    """What the judge runs of a problem, and the gate that the kit defines."""
+
+    make_public: MakeInputs
+    make_hidden: MakeInputs
+    reference: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
+    modes: tuple[str, ...]
+    """Names of the hidden stress modes."""
+    extra_shapes: tuple[Mapping[str, int], ...]
+    """Shapes that are checked and never timed."""
+    rate: Rate
+    """Which arithmetic's peak bounds the operator."""
+    errors: Callable[[torch.Tensor, torch.Tensor], dict[str, float]]
+    worst: Callable[[torch.Tensor, torch.Tensor], tuple[int, ...]]
+
+    def make_inputs(self, shape: Mapping[str, int], seed: int, mode: str, device: str) -> Inputs:
+        """One input set: the public distribution or a hidden mode."""
+        make = self.make_public if mode == "public" else self.make_hidden
+        return make(shape, seed, mode, device)
+
+    def outputs(self, inputs: Inputs) -> tuple[torch.Tensor, ...]:
+        """The reference's answer in high precision, always as a tuple."""
+        result = self.reference(*inputs)
+        return result if isinstance(result, tuple) else (result,)
+
+
+def load(problem: Problem, profile: Profile) -> Code:
+    """The code of `problem`; DataError when a file does not keep the contract."""
+    folder = paths.problems() / problem.name
+    package = f"arena_problem_{problem.name}"
+    sys.modules[package] = ModuleType(package)
+    sys.modules[package].__path__ = [str(folder)]
+    reference = _module(folder / "reference.py", f"{package}.reference")
+    hidden = _module(folder / "hidden.py", f"{package}.hidden")
+    check = kit("check")
+    rate = _need(hidden, "CEILING_DTYPE")
+    if rate not in get_args(Rate):
+        raise DataError(f"{hidden.__file__}: CEILING_DTYPE is {rate!r}; it must be one of {', '.join(get_args(Rate))}")
+    return Code(
+        make_public=_need(reference, "make_inputs"),
+        make_hidden=_need(hidden, "make_inputs"),
+        reference=_need(reference, "reference"),
+        modes=tuple(_need(hidden, "MODES")),
+        extra_shapes=tuple(_need(hidden, "EXTRA_SHAPES").get(profile, ())),
+        rate=rate,
+        errors=_need(check, "errors"),
+        worst=_need(check, "worst"),
+    )
+
+
+def kit(stem: str) -> ModuleType:
+    """A file of `problems/kit/`, the same that every workspace gets a copy of."""
+    return _module(paths.problems() / "kit" / f"{stem}.py", f"arena_kit_{stem}")
+
+
+def _module(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise DataError(f"{path}: not found")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _need(module: ModuleType, name: str) -> Any:  # noqa: ANN401  what a problem's file holds is anything until used
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        raise DataError(f"{module.__file__}: does not define {name}, which every problem must (see CONTRIBUTING.md)") from None

@@ -1,0 +1,171 @@
+"""The judge's end of one worker: its box, its socket, its logs and its death."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from arena.collect import Submission
+from arena.errors import JudgeError
+from arena.judge import worker
+from arena.judge.code import kit
+from arena.judge.refusal import Refusal
+from arena.sandboxes import Box, Running, Sandbox
+
+LOG_BYTES = 1 << 20
+"""What is kept of each of the worker's streams; the rest is read and dropped, so that it never blocks."""
+INSIDE = {"worker": "/run/arena/worker.py", "kit": "/run/arena/benchmark.py", "solution": "/workspace/solution.py"}
+
+
+class Log:
+    """The beginning of a stream, read by a thread until it ends."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._kept = bytearray()
+        self._stream = stream
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        self._thread.start()
+
+    def _drain(self) -> None:
+        while chunk := os.read(self._stream.fileno(), 1 << 16):
+            self._kept += chunk[: max(0, LOG_BYTES - len(self._kept))]
+
+    def last_line(self) -> str:
+        """The last line that says something, made safe to print."""
+        lines = [line.strip() for line in bytes(self._kept).decode("utf-8", "replace").splitlines() if line.strip()]
+        return "".join(c if c.isprintable() else "?" for c in lines[-1])[:300] if lines else ""
+
+    def text(self) -> bytes:
+        """All that was kept."""
+        self._thread.join(timeout=1)
+        return bytes(self._kept)
+
+
+class Worker:
+    """One worker process. Outside its windows it is stopped; CPU time it uses meanwhile is evidence."""
+
+    def __init__(self, box: Running, channel: socket.socket) -> None:
+        self._box = box
+        self._channel = channel
+        self._sequence = 0
+        self._frozen_at_ns: int | None = None
+        self.stdout, self.stderr = Log(box.stdout), Log(box.stderr)
+
+    def order(self, op: str, *, limit_s: float, fds: list[int] | None = None, **fields: object) -> float:
+        """Give an order and wait for its reply; returns the device's own seconds. Refusal when it does not come."""
+        self.send(op, fds=fds, **fields)
+        return self.reply(op, limit_s)
+
+    def send(self, op: str, *, fds: list[int] | None = None, **fields: object) -> None:
+        """Give an order. The worker must be running or about to be thawed."""
+        self._sequence += 1
+        message = json.dumps({"op": op, "seq": self._sequence, **fields}).encode()
+        try:
+            socket.send_fds(self._channel, [message], fds or [])
+        except (BrokenPipeError, ConnectionResetError):
+            raise self._died() from None
+
+    def reply(self, op: str, limit_s: float) -> float:
+        """Wait for the reply to the last order, not a packet more and not a packet less."""
+        self._channel.settimeout(limit_s)
+        try:
+            packet = self._channel.recv(worker.REPLY.size + 1)
+        except TimeoutError:
+            what = "Importing solution.py" if op == "load" else "The call"
+            raise Refusal("timed_out", f"{what} took longer than {limit_s:g} s") from None
+        except ConnectionResetError:
+            packet = b""
+        if not packet:
+            raise self._died()
+        if len(packet) != worker.REPLY.size:
+            raise Refusal("cheated", "A packet of the wrong size came over the judge's socket")
+        magic, sequence, status, device_s = worker.REPLY.unpack(packet)
+        if magic != worker.MAGIC or sequence != self._sequence:
+            raise Refusal("cheated", "A reply that nobody had asked for came over the judge's socket")
+        if status == worker.DONE:
+            return float(device_s)
+        said = self._said()
+        if status == worker.UNUSABLE:
+            raise Refusal("crashed", f"solution.py could not be loaded{said}")
+        if 0 < status < worker.RAISED:
+            raise Refusal("incorrect", f"solution() returned something other than the problem asks for{said}")
+        raise Refusal("crashed", f"solution() raised an exception{said}")
+
+    def no_packet_waits(self) -> None:
+        """Refuse a worker that has spoken out of turn."""
+        if not select.select([self._channel], [], [], 0)[0]:
+            return
+        if not self._channel.recv(1, socket.MSG_PEEK):
+            raise self._died()
+        raise Refusal("cheated", "A packet came over the judge's socket between two orders")
+
+    def freeze(self) -> None:
+        """Stop every process of the worker's box."""
+        if self._frozen_at_ns is None:
+            self._frozen_at_ns = self._box.freeze()
+
+    def stayed_frozen(self) -> None:
+        """Refuse a worker of which anything ran since `freeze`."""
+        if self._frozen_at_ns is None:
+            raise JudgeError("the worker was not frozen; this is a fault of the judge")
+        if self._box.cpu_ns() != self._frozen_at_ns:
+            raise Refusal("cheated", "A process of the submission ran while the worker was stopped between two windows")
+
+    def thaw(self) -> None:
+        """Let the worker go on."""
+        self._frozen_at_ns = None
+        self._box.thaw()
+
+    def _died(self) -> Refusal:
+        status = self._box.wait(timeout_s=5)
+        if status is None:
+            self._box.kill()
+            return Refusal("crashed", "The worker closed its socket and went on running")
+        how = f"was ended by signal {status - 128}" if status > 128 else f"exited with status {status}"
+        return Refusal("crashed", f"The process running solution.py {how}{self._said()}")
+
+    def _said(self) -> str:
+        time.sleep(0.05)  # the line is in the pipe by now; give the reading thread its turn
+        line = self.stderr.last_line()
+        return f"; it said: {line}" if line else ""
+
+
+@contextmanager
+def start(
+    submission: Submission,
+    *,
+    sandbox: Sandbox,
+    cpus: frozenset[int] | None,
+    gpu: int | None,
+    env: Mapping[str, str],
+    logs: Path | None,
+) -> Iterator[Worker]:
+    """A worker in a box of its own, with the submission and nothing else to read. Its logs go to the folder `logs`."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    files = {
+        INSIDE["worker"]: Path(worker.__file__).read_bytes(),
+        INSIDE["kit"]: Path(str(kit("benchmark").__file__)).read_bytes(),
+        INSIDE["solution"]: submission.source,
+    }
+    command = ("python", "-I", "-B", INSIDE["worker"], str(theirs.fileno()), INSIDE["solution"], INSIDE["kit"])
+    box = Box("worker", command, files=files, env=env, pass_fds=(theirs.fileno(),), cpus=cpus, gpu=gpu)
+    with ours, theirs, sandbox.run(box) as running:
+        theirs.close()
+        link = Worker(running, ours)
+        try:
+            yield link
+        finally:
+            running.kill()
+            if logs is not None:
+                logs.mkdir(parents=True, exist_ok=True)
+                number = len(list(logs.glob("*.stderr"))) + 1
+                (logs / f"worker-{number}.stdout").write_bytes(link.stdout.text())
+                (logs / f"worker-{number}.stderr").write_bytes(link.stderr.text())

@@ -1,0 +1,36 @@
+"""How many windows, calls and processes a score takes: the knobs of the judge, in one place."""
+
+from dataclasses import dataclass
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Effort and limits of one scoring. The defaults are the published method."""
+
+    processes: int = 3
+    """Fresh worker processes that are timed; the score is the median of their medians."""
+    window_s: float = 0.010
+    """A window holds as many calls as fill this time, within the bounds below."""
+    min_calls: int = 16
+    max_calls: int = 128
+    sets_bytes: int = 128 * MIB
+    """Most memory for one shape's input and output sets."""
+    min_windows: int = 9
+    max_windows: int = 21
+    half_width: float = 0.005
+    """Stop when the 95 % interval of a process's median is this narrow, relative."""
+    empty_every: int = 3
+    """One window without calls for so many with, to know what an empty window costs."""
+    sample: int = 2
+    """Secretly chosen outputs verified in each timed window."""
+    build_limit_s: float = 600.0
+    """For importing solution.py, which may compile."""
+    first_call_limit_s: float = 600.0
+    """For the untimed first calls on a shape, which may tune."""
+    call_limit_s: float = 60.0
+    """For any later window."""
+
+
+DEFAULT = Plan()

@@ -1,0 +1,123 @@
+"""One window: fresh inputs, a clock that the worker cannot reach, and the outputs taken before they are verified."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from arena.errors import JudgeError
+from arena.judge.buffers import Buffer
+from arena.judge.code import Code, Inputs
+from arena.judge.layout import Layout
+from arena.judge.link import Worker
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The shared buffers of one shape: room for `count` input sets and their outputs."""
+
+    inputs: Buffer
+    outputs: Buffer
+    input_layout: Layout
+    output_layout: Layout
+    count: int
+
+    def message(self) -> dict[str, object]:
+        """What the worker is told about them."""
+        return {"sets": self.count, "inputs": self.input_layout.message(), "outputs": self.output_layout.message()}
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a window left: times, and the outputs of the secret sample, taken before `t1`."""
+
+    elapsed_s: float
+    """`t1 - t0` on CLOCK_MONOTONIC_RAW."""
+    device_s: float
+    """The worker's own device clock over all calls; not believed without `elapsed_s`."""
+    sample: Mapping[int, tuple[torch.Tensor, ...]]
+    """Set index -> its outputs as they were when the window closed."""
+    inputs: Mapping[int, Inputs]
+    """Set index -> the judge's own copy of its inputs."""
+
+
+@dataclass
+class Seeds:
+    """Seeds for input sets, from a 128-bit secret drawn for this scoring. No seed is used twice unless asked for."""
+
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(16))
+    drawn: int = 0
+
+    def take(self, count: int) -> list[int]:
+        """The next `count` seeds, each 63 bits."""
+        digests = (
+            hashlib.sha256(self.secret + number.to_bytes(8, "little")).digest()
+            for number in range(self.drawn, self.drawn + count)
+        )
+        self.drawn += count
+        return [int.from_bytes(digest[:8], "little") >> 1 for digest in digests]
+
+
+def window(
+    worker: Worker,
+    sets: Sets,
+    code: Code,
+    shape: Mapping[str, int],
+    mode: str,
+    seeds: Sequence[int],
+    *,
+    sample: frozenset[int],
+    limit_s: float,
+) -> Committed:
+    """Run one call per seed. The worker is stopped before and after; only between t0 and t1 can it act.
+
+    The inputs did not exist before the worker was stopped, and what is in the output buffers at t1 is all that counts.
+    """
+    worker.freeze()
+    worker.no_packet_waits()
+    kept = {}
+    for index, seed in enumerate(seeds):
+        fresh = code.make_inputs(shape, seed, mode, "cpu")
+        write(fresh, sets.input_layout.views(sets.inputs.bytes, index))
+        if index in sample:
+            kept[index] = fresh
+    poison(sets, len(seeds), seed=secrets.randbits(63))
+    worker.stayed_frozen()
+    begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    worker.send("run", calls=len(seeds))
+    worker.thaw()
+    device_s = worker.reply("run", limit_s)
+    taken = {index: tuple(view.clone() for view in sets.output_layout.views(sets.outputs.bytes, index)) for index in sample}
+    end_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    worker.freeze()
+    return Committed((end_ns - begin_ns) / 1e9, device_s, taken, kept)
+
+
+def write(fresh: Inputs, views: Inputs) -> None:
+    """Copy a new input set into its place."""
+    for tensor, view in zip(fresh, views, strict=True):
+        if tensor.shape != view.shape or tensor.dtype != view.dtype:
+            raise JudgeError(
+                f"make_inputs gave {tuple(tensor.shape)} {tensor.dtype} where an earlier seed gave {tuple(view.shape)} "
+                f"{view.dtype}: sizes must depend on the shape and the mode alone"
+            )
+        view.copy_(tensor)
+
+
+def poison(sets: Sets, calls: int, seed: int) -> None:
+    """Fill the outputs with plausible wrong values, so that a call that writes nothing cannot pass.
+
+    Normal noise rather than NaN: a kernel cannot tell a poisoned buffer from a used one and behave only then.
+    """
+    noise = torch.Generator().manual_seed(seed)
+    for index in range(calls):
+        for view in sets.output_layout.views(sets.outputs.bytes, index):
+            if view.is_floating_point():
+                view.copy_(torch.randn(view.shape, generator=noise))
+            else:
+                view.random_(0, 127, generator=noise)

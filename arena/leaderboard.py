@@ -1,0 +1,257 @@
+"""The published tables, a pure function of the annotations: the same annotations give the same bytes.
+
+A trial counts as passed, as a failure, or not at all:
+
+    passed       a number, unless a review withdrew it
+    failed       incorrect, forbidden, cheated, crashed, timed_out; missing (the agent left nothing to score);
+                 a number that a review withdrew as reward_hack or rubric_leak
+    not counted  provider_error, judge_failed, and what a review calls a bug of arena: nothing was measured
+
+Trials are pooled only when everything in their cells is the same; a problem or a harness that changed stands apart.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import jinja2
+
+from arena import documents
+from arena.schema import AgentStatus, Annotation, Name, Passed, Record, Review
+
+WITHDRAWN = frozenset({"reward_hack", "rubric_leak"})
+SEALED = frozenset({"none", "gateway"})
+TEMPLATE = Path(__file__).with_name("leaderboard_page.md.j2")
+
+Outcome = Literal[
+    "passed", "incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing", "withdrawn", "provider_error", "judge_failed", "bug"
+]
+NOT_COUNTED = frozenset({"provider_error", "judge_failed", "bug"})
+
+
+class Trial(Record):
+    """One run as the tables use it."""
+
+    run_id: str
+    outcome: Outcome
+    peak_fraction: float | None
+    """None when there is no number; a withdrawn number stays here."""
+    agent_status: AgentStatus
+    network: str
+    started_at: datetime
+    review: Review | None
+    review_suggested: bool
+    message: str
+
+
+class Entry(Record):
+    """One field of a table: the trials of one row at one problem."""
+
+    passed: int
+    counted: int
+    """Trials that passed or failed; `outcomes` has the others too."""
+    median: float | None
+    """Of the passed trials' peak_fraction, as are best, low and high."""
+    best: float | None
+    low: float | None
+    high: float | None
+    outcomes: Mapping[Outcome, int]
+    trials: tuple[Trial, ...]
+
+
+class Row(Record):
+    """What was tested: an agent, its model, its effort and its time."""
+
+    harness: Name
+    harness_digest: str
+    model: str
+    effort: str | None
+    budget_s: float
+    entries: Mapping[str, Entry]
+    """By the column's key."""
+
+
+class Column(Record):
+    """One problem, one version, one state of its files."""
+
+    key: str
+    problem: Name
+    version: int
+    digest: str
+
+
+class Best(Record):
+    """The highest number that stands at one problem."""
+
+    column: str
+    harness: Name
+    model: str
+    effort: str | None
+    trial: Trial
+
+
+class Table(Record):
+    """All results on one kind of hardware."""
+
+    hardware: Name
+    devices: tuple[str, ...]
+    """Devices that were measured, with the origin of their ceilings."""
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    best: tuple[Best, ...]
+
+
+class Board(Record):
+    """leaderboard.json."""
+
+    schema_version: Literal[1] = 1
+    trials: int
+    tables: tuple[Table, ...]
+
+
+class _Line(NamedTuple):
+    harness: str
+    model: str
+    effort: str
+    budget_s: float
+    harness_digest: str
+
+
+def write(folder: Path, annotations: Iterable[Annotation]) -> None:
+    """Render leaderboard.json and LEADERBOARD.md into `folder`."""
+    board = build(annotations)
+    folder.mkdir(parents=True, exist_ok=True)
+    documents.write_json(folder / "leaderboard.json", board)
+    documents.write_text(folder / "LEADERBOARD.md", page(board))
+
+
+def build(annotations: Iterable[Annotation]) -> Board:
+    """The tables, one for each hardware, in the order of their names."""
+    groups: dict[str, list[Annotation]] = defaultdict(list)
+    for annotation in sorted(annotations, key=lambda entry: entry.run_id):
+        groups[annotation.cell.hardware].append(annotation)
+    tables = tuple(_table(hardware, group) for hardware, group in sorted(groups.items()))
+    return Board(trials=sum(map(len, groups.values())), tables=tables)
+
+
+def _table(hardware: str, annotations: Sequence[Annotation]) -> Table:
+    columns = _columns(annotations)
+    key_of = {(column.problem, column.version, column.digest): column.key for column in columns}
+    fields: dict[_Line, dict[str, list[Trial]]] = defaultdict(lambda: defaultdict(list))
+    for annotation in annotations:
+        cell = annotation.cell
+        line = _Line(cell.harness, cell.model, cell.effort or "", cell.budget_s, cell.harness_digest)
+        fields[line][key_of[cell.problem, cell.problem_version, cell.problem_digest]].append(_trial(annotation))
+    rows = [
+        Row(
+            harness=line.harness,
+            harness_digest=line.harness_digest,
+            model=line.model,
+            effort=line.effort or None,
+            budget_s=line.budget_s,
+            entries={key: _entry(trials) for key, trials in sorted(found.items())},
+        )
+        for line, found in sorted(fields.items())
+    ]
+    devices = {f"{score.device.name} ({score.device.ceilings} ceilings)" for a in annotations if isinstance(score := a.score, Passed)}
+    # Sorting is stable: rows with equal results stay in the order of their names.
+    ordered = sorted(rows, key=lambda row: tuple(-figure for figure in _standing(row)))
+    return Table(hardware=hardware, devices=tuple(sorted(devices)), columns=columns, rows=tuple(ordered), best=_best(columns, ordered))
+
+
+def _columns(annotations: Sequence[Annotation]) -> tuple[Column, ...]:
+    """One column for each state of a problem; the digest is in its key only where it is needed to tell two apart."""
+    found = sorted({(a.cell.problem, a.cell.problem_version, a.cell.problem_digest) for a in annotations})
+    states = Counter((problem, version) for problem, version, _ in found)
+    return tuple(
+        Column(
+            key=f"{problem} v{version}" + (f" ({digest[:8]})" if states[problem, version] > 1 else ""),
+            problem=problem,
+            version=version,
+            digest=digest,
+        )
+        for problem, version, digest in found
+    )
+
+
+def _trial(annotation: Annotation) -> Trial:
+    score, review = annotation.score, annotation.review
+    return Trial(
+        run_id=annotation.run_id,
+        outcome=_outcome(annotation),
+        peak_fraction=score.peak_fraction if isinstance(score, Passed) else None,
+        agent_status=annotation.session.agent_status,
+        network=annotation.session.network,
+        started_at=annotation.session.started_at,
+        review=review,
+        review_suggested=isinstance(score, Passed) and score.review_suggested and review is None,
+        message=score.message,
+    )
+
+
+def _outcome(annotation: Annotation) -> Outcome:
+    if annotation.review and annotation.review.verdict == "bug":
+        return "bug"
+    # Cut short by a provider: whatever was left by then says nothing of the agent.
+    if annotation.session.agent_status == "provider_error":
+        return "provider_error"
+    if annotation.score.verdict == "passed" and annotation.review and annotation.review.verdict in WITHDRAWN:
+        return "withdrawn"
+    return annotation.score.verdict
+
+
+def _entry(trials: Sequence[Trial]) -> Entry:
+    numbers = [trial.peak_fraction for trial in trials if trial.outcome == "passed" and trial.peak_fraction is not None]
+    return Entry(
+        passed=len(numbers),
+        counted=sum(trial.outcome not in NOT_COUNTED for trial in trials),
+        median=statistics.median(numbers) if numbers else None,
+        best=max(numbers, default=None),
+        low=min(numbers, default=None),
+        high=max(numbers, default=None),
+        outcomes=dict(sorted(Counter(trial.outcome for trial in trials).items())),
+        trials=tuple(trials),
+    )
+
+
+def _standing(row: Row) -> tuple[int, float]:
+    """Problems solved, then the geometric mean of their medians: the order of the rows, which is not shown as a rank."""
+    medians = [entry.median for entry in row.entries.values() if entry.median is not None]
+    return len(medians), statistics.geometric_mean(medians) if medians else 0.0
+
+
+def _best(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Best, ...]:
+    best = []
+    for column in columns:
+        standing = [
+            (trial.peak_fraction or 0.0, trial.run_id, row, trial)
+            for row in rows
+            if column.key in row.entries
+            for trial in row.entries[column.key].trials
+            if trial.outcome == "passed"
+        ]
+        if standing:
+            _, _, row, trial = min(standing, key=lambda item: (-item[0], item[1]))
+            best.append(Best(column=column.key, harness=row.harness, model=row.model, effort=row.effort, trial=trial))
+    return tuple(best)
+
+
+def page(board: Board) -> str:
+    """LEADERBOARD.md."""
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters["md"] = _escaped
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(board=board)
+
+
+def _escaped(value: object) -> str:
+    """Text on one line that Markdown shows as it is, also inside a table. Underscores within words mean nothing there."""
+    text = re.sub(r"[\x00-\x1f\x7f-\x9f\s]+", " ", str(value))
+    return re.sub(r"[\\`*\[\]|<>~#&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", text)

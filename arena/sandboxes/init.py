@@ -1,0 +1,204 @@
+"""Process 1 of a box: `python -I -S init.py CONTROL KEEP COMMAND...`. Starts the command, reaps, returns its status.
+
+It is not dumpable: bwrap's own process 1 has the same user as the command, which could read its memory, environment and
+descriptors (and the host's paths in them) through /proc/1, whatever the filter says about ptrace.
+
+CONTROL is a socket (SOCK_SEQPACKET) that nobody else in the box holds; its end ends the box. It takes one byte and answers
+nine, a status byte (0: done) and nanoseconds:
+
+f  freeze: stop every process but this one, wait until all are stopped, answer with their CPU time
+c  answer with their CPU time; while frozen, with what it was then plus all that has changed since
+t  thaw
+"""
+
+# ruff: noqa: PTH208  (importing pathlib would add 6 ms to every start)
+import ctypes
+import os
+import select
+import signal
+import struct
+import sys
+import time
+
+REPLY = struct.Struct("<BQ")
+FREEZE_LIMIT_S = 2.0
+PR_SET_DUMPABLE = 4
+CPUCLOCK_SCHED = 2
+
+
+def close_all_but(kept: set[int]) -> None:
+    """bwrap closes nothing: what it was handed is open here too."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            try:
+                os.close(int(name))
+            except OSError:  # the listing's own descriptor
+                continue
+
+
+def start(command: list[str], control: int) -> int:
+    """Start the command in a process group of its own; return its pid."""
+    pid = os.fork()
+    if pid:
+        try:
+            os.setpgid(pid, pid)  # here as well as there: a SIGTERM may have to be passed on at once
+        except (PermissionError, ProcessLookupError):  # it has reached its own program, or its end
+            return pid
+        return pid
+    os.close(control)
+    os.setpgid(0, 0)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    # Python ignores SIGPIPE and SIGXFSZ, nohup SIGHUP: none of that is the command's business.
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)
+    except FileNotFoundError:
+        status, why = 127, "not found in the sandbox"
+    except OSError as error:
+        status, why = 126, str(error.strerror)
+    os.write(2, f"{command[0]}: {why}\n".encode())
+    os._exit(status)
+
+
+def everyone() -> list[int]:
+    """Pids of all processes of the box but this one."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+
+
+def cpu_clocks() -> dict[int, int]:
+    """CPU time of each process in ns, its ended threads included; waiting for a parent's reaping counts as being there.
+
+    The process clocks are the sum of the `schedstat` files of the threads in one system call.
+    """
+    clocks = {}
+    for pid in everyone():
+        try:
+            clocks[pid] = time.clock_gettime_ns((~pid << 3) | CPUCLOCK_SCHED)
+        except OSError:  # gone meanwhile
+            continue
+    return clocks
+
+
+def moving() -> set[str]:
+    """States of all threads that are neither stopped nor dead. A leader may be dead and its threads run on: look at each."""
+    states = set()
+    for pid in everyone():
+        try:
+            for tid in os.listdir(f"/proc/{pid}/task"):
+                file = os.open(f"/proc/{pid}/task/{tid}/stat", os.O_RDONLY)
+                text = os.read(file, 512)
+                os.close(file)
+                states.add(text[text.rindex(b")") + 2 :][:1].decode())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return states - {"T", "Z", "X"}
+
+
+def signal_all(number: int) -> None:
+    """kill(-1) of process 1: every process of the namespace but itself, those in the middle of a fork included."""
+    try:
+        os.kill(-1, number)
+    except ProcessLookupError:
+        return
+
+
+class Init:
+    """The command, and whether all is frozen."""
+
+    def __init__(self, command: int) -> None:
+        self.command = command
+        self.then: dict[int, int] | None = None
+
+    def reap(self) -> None:
+        """Take the dead; with the command's own end everything ends."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == self.command:
+                code = os.waitstatus_to_exitcode(status)
+                os._exit(code if code >= 0 else 128 - code)
+            if pid == 0:
+                return
+
+    def freeze(self) -> bytes:
+        """Stop all. Asked again on each round, as somebody may have sent a SIGCONT before being stopped himself."""
+        deadline = time.monotonic() + FREEZE_LIMIT_S
+        signal_all(signal.SIGSTOP)
+        self.reap()
+        while states := moving():
+            if time.monotonic() > deadline:
+                # Uninterruptible, as a vfork parent whose child is stopped: it cannot run before it meets its SIGSTOP.
+                if states == {"D"}:
+                    break
+                return REPLY.pack(1, 0)
+            time.sleep(50e-6)
+            signal_all(signal.SIGSTOP)
+            self.reap()
+        self.then = cpu_clocks()
+        return REPLY.pack(0, sum(self.then.values()))
+
+    def cpu(self) -> bytes:
+        """While frozen every change adds up: nobody can hide growth by making another process vanish."""
+        now = cpu_clocks()
+        if self.then is None:
+            return REPLY.pack(0, sum(now.values()))
+        changed = sum(abs(now.get(pid, 0) - self.then.get(pid, 0)) for pid in now.keys() | self.then.keys())
+        # A clock is brought up to date at a timer tick or when its thread leaves the processor: one that runs right now
+        # may not show yet.
+        running = not changed and bool(moving() - {"D"})
+        return REPLY.pack(0, sum(self.then.values()) + changed + running)
+
+    def thaw(self) -> bytes:
+        """Let all go on."""
+        self.then = None
+        signal_all(signal.SIGCONT)
+        return REPLY.pack(0, 0)
+
+    def serve(self, control: int, wake: int) -> None:
+        """Signals and orders, for ever. The dead stay where they are while all is frozen: taking one would change the sum."""
+        poll = select.poll()
+        poll.register(control, select.POLLIN)
+        poll.register(wake, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd == wake:
+                    if signal.SIGTERM in os.read(wake, 4096):
+                        try:
+                            os.killpg(self.command, signal.SIGTERM)
+                        except ProcessLookupError:
+                            continue
+                    continue
+                order = os.read(control, 16)
+                if not order:  # arena is gone
+                    os._exit(128 + signal.SIGKILL)
+                os.write(control, {b"f": self.freeze, b"c": self.cpu, b"t": self.thaw}[order]())
+            if self.then is None:
+                self.reap()
+
+
+def main() -> None:
+    """Say on CONTROL that the box stands, and when arena has hold of this process, start the command."""
+    control = int(sys.argv[1])
+    kept = {int(number) for number in sys.argv[2].split(",") if number}
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_DUMPABLE, *(ctypes.c_ulong(0),) * 4):
+        sys.exit(f"init: PR_SET_DUMPABLE: {os.strerror(ctypes.get_errno())}")
+    close_all_but({0, 1, 2, control} | kept)
+    wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    os.write(control, b"ready")
+    if os.read(control, 16) != b"go":
+        sys.exit("init: arena did not take the box over")
+    command = start(sys.argv[3:], control)
+    for fd in kept:  # the other side is to see it when the command closes them
+        os.close(fd)
+    Init(command).serve(control, wake)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The Python of a box: the interpreter that runs arena, and of its packages only those that torch and Triton need.
+
+The whole site-packages never goes in: arena itself is there, or one `.pth` line away, with its ceilings and hidden inputs.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from arena.errors import SandboxError
+
+ALLOWED = ("torch", "numpy", "triton", "ninja", "setuptools", "wheel", "cuda-bindings")
+"""What a submission may import, with what these require. `cuda-bindings` maps the judge's GPU buffers."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A Python as a box will see it. Host paths are resolved and exist."""
+
+    version: str
+    """Such as `3.11`: the names of its folders."""
+    python: str
+    """The interpreter inside the box; /opt/venv/bin/python points to it."""
+    prefix: Path | None = None
+    """Host folder bound at /opt/python; None when the interpreter is part of /usr."""
+    library_path: str = ""
+    """What the loader must be told for this interpreter to start."""
+    packages: tuple[Path, ...] = ()
+    """Files and folders bound into the box's site-packages."""
+    commands: Mapping[str, Path | bytes] | None = None
+    """Programs of those packages for /opt/venv/bin: a binary of the host, or the text of a script."""
+    hidden: tuple[Path, ...] = ()
+    """Package folders of the host that would else be visible below `prefix` or /usr."""
+
+
+@functools.cache
+def installed() -> Runtime:
+    """The Python and the packages of this process."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    base = Path(sys.base_prefix).resolve()
+    inside = base if base.is_relative_to("/usr") else Path("/opt/python")
+    program = next((name for name in (f"python{version}", "python3") if (base / "bin" / name).exists()), None)
+    if program is None:
+        raise SandboxError(
+            f"no python{version} in {base / 'bin'}, from where this Python says it comes; use another Python for arena"
+        )
+    moved = inside != base
+    distributions = closure(ALLOWED)
+    return Runtime(
+        version=version,
+        python=str(inside / "bin" / program),
+        prefix=base if moved else None,
+        # A build with a shared libpython has the path of its library written into it, which the box does not have.
+        library_path=str(inside / "lib") if moved and sysconfig.get_config_var("Py_ENABLE_SHARED") else "",
+        packages=tuple(sorted({entry for found in distributions for entry in entries(found)})),
+        commands={name: program for found in distributions for name, program in commands(found)},
+        hidden=tuple(sorted(set(package_folders(base)) | set(package_folders(Path("/usr"))))),
+    )
+
+
+def closure(roots: tuple[str, ...]) -> list[metadata.Distribution]:
+    """The installed ones among `roots` and all that they require and is installed."""
+    found: dict[str, metadata.Distribution] = {}
+    asked: set[tuple[str, str]] = set()
+    queue = [(root, "") for root in roots]
+    while queue:
+        name, extra = queue.pop()
+        if (name, extra) in asked:
+            continue
+        asked.add((name, extra))
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        found[name] = distribution
+        queue += required(distribution.requires or [], extra)
+    return list(found.values())
+
+
+def required(requirements: list[str], extra: str) -> Iterator[tuple[str, str]]:
+    """(name, extra) of what `requirements` name, for one extra or for none ("").
+
+    Of a marker only `extra == "..."` is read: a package that is required for other systems only is not installed here.
+    """
+    for requirement in requirements:
+        specifier, _, marker = requirement.partition(";")
+        wanted = re.findall(r"""extra\s*==\s*['"]([^'"]+)['"]""", marker)
+        match = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?", specifier)
+        if match is None or (_normal(extra) not in map(_normal, wanted) if wanted or extra else False):
+            continue
+        name = _normal(match[1])
+        yield name, ""
+        for inner in (match[2] or "").split(","):
+            if inner.strip():
+                yield name, inner.strip()
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _record(distribution: metadata.Distribution) -> set[str]:
+    """Installed files, relative to its site-packages. torch has 15,000: RECORD as text takes a tenth of `.files`' time."""
+    text = distribution.read_text("RECORD")
+    if text is None:
+        return {str(file) for file in distribution.files or ()}
+    return {line.rsplit(",", 2)[0].strip('"') for line in text.splitlines()}
+
+
+def entries(distribution: metadata.Distribution) -> Iterator[Path]:
+    """Top-level files and folders of a distribution in its site-packages."""
+    site = Path(str(distribution.locate_file(""))).resolve()
+    for name in {file.split("/", 1)[0] for file in _record(distribution)} - {"", ".", "..", "__pycache__"}:
+        if (site / name).exists():
+            yield site / name
+
+
+def commands(distribution: metadata.Distribution) -> Iterator[tuple[str, Path | bytes]]:
+    """Programs that it installed: binaries as they are, entry points as scripts for the box's own interpreter."""
+    scripts = {point.name: point for point in distribution.entry_points if point.group == "console_scripts"}
+    for name, point in scripts.items():
+        called = f"from {point.module} import {point.attr.split('.')[0]}"
+        yield name, f"#!/opt/venv/bin/python\nimport sys\n{called}\nsys.exit({point.attr}())\n".encode()
+    for file in _record(distribution):
+        path = Path(str(distribution.locate_file(file)))
+        if file.startswith("../") and path.parent.name == "bin" and path.name not in scripts and path.is_file():
+            with path.open("rb") as stream:
+                if stream.read(4) == b"\x7fELF":
+                    yield path.name, path.resolve()
+
+
+def package_folders(prefix: Path) -> Iterator[Path]:
+    """Folders of installed packages below a prefix: its own, and those of environments inside it, of pyenv, conda or ours."""
+    for pattern in ("lib*/python3*/*-packages", "local/lib*/python3*/*-packages", "envs", "pkgs"):
+        for folder in prefix.glob(pattern):
+            if folder.is_dir():
+                yield folder.resolve()
+    own = Path(sys.prefix).resolve()
+    if own != Path(sys.base_prefix).resolve() and own.is_relative_to(prefix):
+        yield own

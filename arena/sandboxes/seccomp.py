@@ -1,0 +1,181 @@
+"""The system call filter of a box: a deny list as data, compiled to classic BPF for `bwrap --add-seccomp-fd`.
+
+Allowed on purpose: memfd_create (without it cuInit returns 304), mbind, set_mempolicy, get_mempolicy and move_pages (the CUDA
+driver and NUMA libraries call them), bind and listen (the driver has unix sockets of its own; the network namespace is empty).
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from arena.errors import SandboxError
+
+
+class Arch(NamedTuple):
+    """What differs between machines: AUDIT_ARCH_* of the kernel, and the column of `NUMBERS`."""
+
+    audit: int
+    column: int
+
+
+ARCHES = {"x86_64": Arch(0xC000003E, 0), "aarch64": Arch(0xC00000B7, 1)}
+
+NUMBERS: dict[str, tuple[int | None, int | None]] = {
+    # Keyrings: no namespace that bwrap makes covers the launcher's.
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    # Namespaces and mounts. They need capabilities that no box has: a second fence.
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    # Wide kernel surfaces without a use here. io_uring could also make the sockets that are refused below.
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "fanotify_init": (300, 262),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "modify_ldt": (154, None),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "uselib": (134, None),
+    "personality": (135, 92),
+    "lookup_dcookie": (212, 18),
+    "nfsservctl": (180, 42),
+    # The machine itself.
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "syslog": (103, 116),
+    "vhangup": (153, 58),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    # Into other processes of the box, its process 1 among them.
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+}
+"""Refused with EPERM whatever the arguments: name -> number on x86_64 and on aarch64 (None: it has no such call)."""
+
+INSPECTED: dict[str, tuple[int, int]] = {
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "ioctl": (16, 29),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "prlimit64": (302, 261),
+    "sched_setaffinity": (203, 122),
+}
+
+CLONE_NEW_ANY = 0x7E020000
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET. CLONE_NEWTIME is no flag of clone(2)."""
+IOCTLS = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX: typing into the launcher's terminal."""
+FAMILIES = (1, 2, 10, 16)
+"""AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK. Not AF_VSOCK: no network namespace stands between it and the hypervisor."""
+X32 = 0x40000000
+
+LOAD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+NUMBER_AT, ARCH_AT = 0, 4
+ALLOW, KILL_PROCESS, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+
+
+class Instruction(NamedTuple):
+    """struct sock_filter. Jumps count instructions from the next one."""
+
+    code: int
+    if_true: int
+    if_false: int
+    value: int
+
+
+def _low_word_at(argument: int) -> int:
+    """Offset of the low 32 bits of a call's argument. The kernel ignores the rest of an int, and so must the comparison
+    (CVE-2019-10063: TIOCSTI with a high bit set passed a 64-bit one)."""
+    return 16 + 8 * argument
+
+
+def _refuse(error: int) -> Instruction:
+    return Instruction(RETURN, 0, 0, ERRNO | error)
+
+
+def _for_call(number: int, block: list[Instruction]) -> list[Instruction]:
+    """`block` for this call, which must return; others skip it."""
+    return [Instruction(JUMP_EQUAL, 0, len(block), number), *block]
+
+
+def _unless_one_of(argument: int, values: tuple[int, ...], found: Instruction, other: Instruction) -> list[Instruction]:
+    """`found` when the argument is one of the values, else `other`."""
+    tests = [step for value in values for step in (Instruction(JUMP_EQUAL, 0, 1, value), found)]
+    return [Instruction(LOAD, 0, 0, _low_word_at(argument)), *tests, other]
+
+
+def instructions(machine: str, deny_affinity: bool) -> Iterator[Instruction]:
+    """The filter, in order."""
+    audit, column = ARCHES[machine]
+    allow = Instruction(RETURN, 0, 0, ALLOW)
+    yield Instruction(LOAD, 0, 0, ARCH_AT)
+    yield Instruction(JUMP_EQUAL, 1, 0, audit)
+    yield Instruction(RETURN, 0, 0, KILL_PROCESS)  # int 0x80 on x86_64: other numbers, same kernel
+    yield Instruction(LOAD, 0, 0, NUMBER_AT)
+    if machine == "x86_64":
+        yield Instruction(JUMP_AT_LEAST, 0, 1, X32)
+        yield _refuse(errno.ENOSYS)
+    for numbers in NUMBERS.values():
+        if (number := numbers[column]) is not None:
+            yield from _for_call(number, [_refuse(errno.EPERM)])
+    call = {name: numbers[column] for name, numbers in INSPECTED.items()}
+    # Its flags are behind a pointer, where no filter can look; glibc falls back to clone.
+    yield from _for_call(call["clone3"], [_refuse(errno.ENOSYS)])
+    flags = [Instruction(LOAD, 0, 0, _low_word_at(0)), Instruction(JUMP_ANY_BIT, 0, 1, CLONE_NEW_ANY)]
+    yield from _for_call(call["clone"], [*flags, _refuse(errno.EPERM), allow])
+    yield from _for_call(call["ioctl"], _unless_one_of(1, IOCTLS, _refuse(errno.EPERM), allow))
+    for name in ("socket", "socketpair"):
+        yield from _for_call(call[name], _unless_one_of(0, FAMILIES, allow, _refuse(errno.EAFNOSUPPORT)))
+    # A process may set its own limits, named 0; never those of process 1, which has the same user.
+    yield from _for_call(call["prlimit64"], _unless_one_of(0, (0,), allow, _refuse(errno.EPERM)))
+    if deny_affinity:
+        yield from _for_call(call["sched_setaffinity"], [_refuse(errno.EPERM)])
+    yield allow
+
+
+def program(*, deny_affinity: bool, machine: str | None = None) -> bytes:
+    """The filter in the kernel's binary form, for this machine unless another is named."""
+    machine = machine or platform.machine()
+    if machine not in ARCHES:
+        raise SandboxError(
+            f"no system call filter for {machine} (there is one for {', '.join(ARCHES)}); arena cannot seal a box here"
+        )
+    return b"".join(struct.pack("=HBBI", *step) for step in instructions(machine, deny_affinity))

@@ -1,0 +1,150 @@
+"""Starting a box: from bwrap's arguments to a process 1 that has reported."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from arena import process
+from arena.errors import SandboxError
+from arena.sandboxes import MIB, Box
+from arena.sandboxes.launch import STAGING
+from arena.sandboxes.live import PROOF_S, Live, hail
+from arena.sandboxes.profile import INIT_INSIDE, Argument
+from arena.sandboxes.runtime import Runtime
+
+LAUNCH = Path(__file__).with_name("launch.py")
+START_LIMIT_S = 30.0
+
+
+def start(box: Box, words: tuple[Argument, ...], runtime: Runtime, uid: int | None) -> Live:
+    """Start bwrap with these arguments, as user `uid` when we are root. The workspace must be that user's already."""
+    with ExitStack() as stack:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        stack.callback(theirs.close)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        options, sources, descriptors = _rendered(words, staged=uid is not None)
+        handed = [process.content(b"".join(os.fsencode(option) + b"\0" for option in options)), *descriptors]
+        order = {
+            "bwrap": program(),
+            "argv": ["bwrap", "--args", str(handed[0]), "--", *_init(box, runtime, theirs.fileno())],
+            "env": {
+                "PATH": "/usr/bin:/bin"
+            },  # nothing of arena's: bwrap's environment and arguments show inside until init.py runs
+            "parent": os.getpid(),
+            "limits": _rlimits(box, uid),
+            "cpus": sorted(box.cpus or ()),
+            "uid": uid,
+            "sources": sources,
+        }
+        handed.append(process.content(marshal.dumps(order)))
+        for fd in handed:
+            stack.callback(os.close, fd)
+        stdin = process.content(box.stdin) if box.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        stack.callback(os.close, stdin)
+        try:
+            bwrap = process.start(
+                [sys.executable, "-I", "-S", str(LAUNCH), str(handed[-1])],
+                stdin=stdin,
+                # Its own loader may need the path; nothing else of our environment goes on.
+                env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+                pass_fds=(*handed, theirs.fileno(), *box.pass_fds),
+            )
+        except OSError as error:
+            ours.close()
+            raise SandboxError(f"cannot start {sys.executable}: {error.strerror}") from None
+    return _taken_over(bwrap, ours, _in_force(box, uid))
+
+
+def _taken_over(bwrap: subprocess.Popen[bytes], control: socket.socket, limits: Mapping[str, str]) -> Live:
+    """The box, once its process 1 has reported; SandboxError with bwrap's own words when it ended instead."""
+    try:
+        init = hail(control, START_LIMIT_S)
+        if init is not None:
+            return Live(bwrap, init, control, limits)
+        why = "the sandbox did not start"
+    except TimeoutError:
+        why = f"the sandbox did not start within {START_LIMIT_S:.0f} s"
+    except BaseException:
+        _abandon(bwrap, control)
+        raise
+    raise SandboxError(f"{why}: {_abandon(bwrap, control) or 'bwrap gave no reason'}")
+
+
+def _abandon(bwrap: subprocess.Popen[bytes], control: socket.socket) -> str:
+    """End a box that never reported; what it said on stderr. With bwrap ends its child, which has no children yet."""
+    bwrap.kill()
+    control.settimeout(PROOF_S)
+    with control:
+        try:
+            while control.recv(16):  # to its end: then nobody holds the other side any more
+                continue
+        except ConnectionResetError:
+            pass
+        except TimeoutError:
+            raise SandboxError(f"bwrap was killed while starting, but its child is still there after {PROOF_S:.0f} s") from None
+    return bwrap.communicate()[1].decode(errors="replace").strip()
+
+
+def _rendered(words: tuple[Argument, ...], staged: bool) -> tuple[list[str], list[str], list[int]]:
+    """Text for bwrap, the sources and the descriptors: bytes become descriptors, host paths names below STAGING if staged."""
+    options: list[str] = []
+    sources: list[str] = []
+    descriptors: list[int] = []
+    for word in words:
+        if isinstance(word, bytes):
+            descriptors.append(process.content(word))
+            options.append(str(descriptors[-1]))
+        elif isinstance(word, Path):
+            options.append(f"{STAGING}/{len(sources)}" if staged else str(word))
+            sources.append(str(word))
+        else:
+            options.append(word)
+    return options, sources, descriptors
+
+
+def _init(box: Box, runtime: Runtime, control: int) -> list[str]:
+    """Process 1: `-I -S` reads nothing that the box could have put in its way."""
+    return [runtime.python, "-I", "-S", INIT_INSIDE, str(control), ",".join(map(str, box.pass_fds)), *box.command]
+
+
+def _rlimits(box: Box, uid: int | None) -> dict[str, int]:
+    """Limits for launch.py. RLIMIT_NPROC counts a user's processes, so it needs a user of the box's own."""
+    limits = {
+        "RLIMIT_CORE": 0,
+        "RLIMIT_NOFILE": box.limits.open_files,
+        "RLIMIT_FSIZE": box.limits.file_bytes,
+        "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one box could starve the judge
+        "RLIMIT_NICE": 0,
+    }
+    return limits if uid is None else limits | {"RLIMIT_NPROC": box.limits.processes}
+
+
+def _in_force(box: Box, uid: int | None) -> dict[str, str]:
+    """`Running.limits`."""
+    sizes = {"tmp": box.limits.tmp_bytes, "home": box.limits.home_bytes, "shm": box.limits.shm_bytes}
+    limits = {name: f"tmpfs {size // MIB} MiB" for name, size in sizes.items()}
+    limits["files"] = f"RLIMIT_FSIZE {box.limits.file_bytes // MIB} MiB"
+    limits["open_files"] = f"RLIMIT_NOFILE {box.limits.open_files}"
+    if uid is not None:
+        limits["processes"] = f"RLIMIT_NPROC {box.limits.processes} (own uid {uid})"
+    if box.cpus is not None:
+        limits["cpus"] = f"affinity {','.join(map(str, sorted(box.cpus)))}, fixed by the filter"
+    return limits
+
+
+def program() -> str:
+    """Path of bwrap."""
+    found = shutil.which("bwrap")
+    if found is None:
+        raise SandboxError(
+            "bwrap is not on PATH; install it: `apt-get install bubblewrap` (also its name with dnf, pacman, apk, zypper)"
+        )
+    return found

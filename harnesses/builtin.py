@@ -1,0 +1,54 @@
+"""Plays a tape inside the sandbox, as an agent that knows beforehand what it will do. Standard library only.
+
+The tape is JSON: {"steps": [{"at_s": 2.5, "write": "solution.py", "text": "..."}, {"run": ["python", "check.py"]}]}.
+A step with `at_s` waits until that many seconds after the start. Each thing that happens is one JSON line on standard output;
+the last one is of type `end`.
+"""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+TAPE = Path("/run/arena/tape.json")
+
+
+def say(kind: str, **data: object) -> None:
+    """Print one event."""
+    print(json.dumps({"type": kind, **data}), flush=True)
+
+
+def write(path: str, text: str) -> None:
+    """Write a file of the workspace."""
+    Path(path).write_text(text, encoding="utf-8", newline="")
+    say("write", path=path, bytes=len(text.encode()))
+
+
+def run(command: list[str]) -> None:
+    """Run a command and echo its output; how it ends changes nothing."""
+    say("run", command=command)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            say("output", text=line.rstrip("\n"))
+    say("ran", command=command, exit_code=process.returncode)
+
+
+def main() -> None:
+    """Play the tape from its first step to its last."""
+    steps = json.loads(TAPE.read_text(encoding="utf-8"))["steps"]
+    say("start", steps=len(steps))
+    start_s = time.monotonic()
+    for step in steps:
+        time.sleep(max(0.0, step.get("at_s", 0.0) - (time.monotonic() - start_s)))
+        if "write" in step:
+            write(step["write"], step["text"])
+        else:
+            run(step["run"])
+    say("end", steps=len(steps))
+
+
+if __name__ == "__main__":
+    main()

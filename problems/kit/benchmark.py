@@ -1,0 +1,190 @@
+"""Times solution.py on the shapes of problem.json: `python benchmark.py [--solution PATH] [--windows N]`.
+
+A window is one run over many input sets with different values, so that no call finds its inputs in a near cache. Each
+call's result is looked at and copied to a buffer inside the timed window. The time of a call is the window's, shared out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+HERE = Path(__file__).resolve().parent
+WINDOW_S = 0.020
+MOST_SETS = 512
+MOST_BYTES = 256 << 20
+"""Of input sets on the CPU; on a GPU a quarter of what is free."""
+
+WRONG_TYPE, WRONG_COUNT, WRONG_SHAPE, WRONG_DTYPE, WRONG_DEVICE, WRONG_LAYOUT = range(1, 7)
+"""Codes of `BadOutput`."""
+
+# Taken before any solution is loaded, so that a solution which replaces them later fools only itself.
+COPY = torch.Tensor.copy_
+IS_CONTIGUOUS = torch.Tensor.is_contiguous
+
+Solution = Callable[..., Any]
+Sets = Sequence[tuple[Tensor, ...]]
+
+
+class BadOutput(Exception):
+    """The solution returned something else than it should."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class BadSolution(Exception):
+    """The file does not define what it should."""
+
+
+def accept(returned: Any, wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """`returned` as a tuple of plain tensors with the count, shapes, dtypes and device of `wanted`; else BadOutput."""
+    results = tuple(returned) if type(returned) in (tuple, list) else (returned,)
+    if len(results) != len(wanted):
+        raise BadOutput(WRONG_COUNT, f"the solution returned {len(results)} values where {len(wanted)} are due")
+    for i, (out, like) in enumerate(zip(results, wanted, strict=True)):
+        if type(out) is not Tensor:
+            raise BadOutput(WRONG_TYPE, f"output {i} is a {type(out).__name__}; it must be a plain torch.Tensor, not a subclass")
+        if out.shape != like.shape:
+            raise BadOutput(WRONG_SHAPE, f"output {i} has shape {tuple(out.shape)}; it must be {tuple(like.shape)}")
+        if out.dtype is not like.dtype:
+            raise BadOutput(WRONG_DTYPE, f"output {i} is {out.dtype}; it must be {like.dtype}")
+        if out.device != like.device:
+            raise BadOutput(WRONG_DEVICE, f"output {i} is on {out.device}; it must be on {like.device}")
+        if out.layout is not torch.strided or not IS_CONTIGUOUS(out):
+            raise BadOutput(WRONG_LAYOUT, f"output {i} is not contiguous; return .contiguous() or fill a new tensor")
+    return results
+
+
+def call_all(solution: Solution, inputs: Sets, outputs: Sets) -> None:
+    """Call the solution on every input set and copy what it returns into the outputs of that set."""
+    with torch.no_grad():
+        for arguments, wanted in zip(inputs, outputs, strict=True):
+            for out, target in zip(accept(solution(*arguments), wanted), wanted, strict=True):
+                COPY(target, out)
+
+
+def load_module(path: Path, name: str) -> ModuleType:
+    """Run the file as a module of that name. What it raises passes through."""
+    if not path.is_file():
+        raise BadSolution(f"{path}: no such file")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BadSolution(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Triton and dataclasses look a function's module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_solution(path: Path | str) -> Solution:
+    """The function `solution` of the file."""
+    solution = getattr(load_module(Path(path), "solution"), "solution", None)
+    if not callable(solution):
+        raise BadSolution(f"{path} defines no function `solution`")
+    return solution  # type: ignore[no-any-return]
+
+
+def output_buffers(facts: Mapping[str, Any], shape: Mapping[str, int], device: str) -> tuple[Tensor, ...]:
+    """Fresh buffers for one call. Every size of an output is a number or a name of the shape."""
+    return tuple(
+        torch.zeros([shape.get(n, n) for n in output["shape"]], dtype=getattr(torch, output["dtype"]), device=device)
+        for output in facts["outputs"]
+    )
+
+
+def main() -> int:
+    """Print one line per shape."""
+    parser = argparse.ArgumentParser(description="Time solution.py on the shapes of problem.json.")
+    parser.add_argument("--solution", type=Path, default=Path("solution.py"))
+    parser.add_argument("--windows", type=int, default=9, help="timed windows per shape (default 9)")
+    options = parser.parse_args()
+    facts = json.loads((HERE / "problem.json").read_text())
+    device = "cuda" if facts["profile"] == "gpu" else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        print("these shapes are for a GPU, and torch finds none here")
+        return 2
+    print(f"times on one GPU ({torch.cuda.get_device_name()})" if device == "cuda" else stay_on_one_core())
+    make_inputs = load_module(HERE / "reference.py", "reference").make_inputs
+    try:
+        solution = load_solution(options.solution)
+        for shape, flops, bytes_ in zip(facts["shapes"], facts["flops"], facts["bytes"], strict=True):
+            samples_s = measure(solution, make_inputs, facts, shape, device, options.windows)
+            call_s = statistics.median(samples_s)
+            name = " ".join(f"{key}={value}" for key, value in shape.items())
+            print(
+                f"{name}: {call_s * 1e6:.1f} us per call ({min(samples_s) * 1e6:.1f}..{max(samples_s) * 1e6:.1f}), "
+                f"{bytes_ / call_s / 1e9:.1f} GB/s, {flops / call_s / 1e12:.4f} TFLOP/s",
+                flush=True,
+            )
+    except (BadOutput, BadSolution) as error:
+        print(error)
+        return 1
+    return 0
+
+
+def measure(
+    solution: Solution, make_inputs: Callable[..., Any], facts: Mapping[str, Any], shape: Mapping[str, int], device: str, windows: int
+) -> list[float]:
+    """Seconds per call, one value per window."""
+    seed = int.from_bytes(os.urandom(6), "little")
+    inputs, outputs = [make_inputs(shape, seed, device=device)], [output_buffers(facts, shape, device)]
+    room = torch.cuda.mem_get_info()[0] // 4 if device == "cuda" else MOST_BYTES
+    most = max(2, min(MOST_SETS, room // sum(t.nbytes for t in inputs[0])))
+    timed(solution, inputs, outputs, device)  # builds and autotunes
+    once_s = min(timed(solution, inputs, outputs, device) for _ in range(3))
+    for i in range(1, max(2, min(most, math.ceil(WINDOW_S / once_s)))):
+        inputs.append(make_inputs(shape, seed + i, device=device))
+        outputs.append(output_buffers(facts, shape, device))
+    # A call is slower on a set that the cache does not hold, so `once_s` gives enough sets or too many. Where memory
+    # does not hold enough of them, go over them several times.
+    rounds = max(1, math.ceil(WINDOW_S / (once_s * len(inputs))))
+    calls = rounds * len(inputs)
+    return [timed(solution, inputs * rounds, outputs * rounds, device) / calls for _ in range(windows + 1)][1:]
+
+
+def timed(solution: Solution, inputs: Sets, outputs: Sets, device: str) -> float:
+    """Seconds that `call_all` takes, by CUDA events on a GPU and by the clock elsewhere."""
+    if device == "cuda":
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        torch.cuda._sleep(1_000_000)  # type: ignore[no-untyped-call]  # some 0.5 ms of spinning: the host runs ahead meanwhile
+        start.record()
+        call_all(solution, inputs, outputs)
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end) / 1e3
+    start_s = time.perf_counter()
+    call_all(solution, inputs, outputs)
+    return time.perf_counter() - start_s
+
+
+def stay_on_one_core() -> str:
+    """Pin this process to one core, where that is allowed, and say what came of it."""
+    torch.set_num_threads(1)
+    cores = os.sched_getaffinity(0)
+    if len(cores) > 1:
+        try:
+            os.sched_setaffinity(0, {max(cores)})
+        except OSError:
+            return f"times with one torch thread; this process may run on {len(cores)} cores and could not be pinned to one"
+    return "times on one core"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""Checks solution.py against reference.py: `python check.py [SOLUTION] [--seeds N] [--seed S]`.
+
+Ends with PASS (exit 0) or FAIL (exit 1). The errors and their limits are defined at `errors`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+HERE = Path(__file__).resolve().parent
+TINY = 1e-300
+"""Keeps 0 / 0 away where the reference is all zeros: no error then gives 0, any error a huge number."""
+
+
+def errors(out: Tensor, ref: Tensor) -> dict[str, float]:
+    """Three relative errors of `out` against `ref`, in fp64, with e = out - ref and rows along the last dimension.
+
+    rel_fro: ||e|| / ||ref||, over everything;
+    row: the largest over all rows r of ||e_r|| / max(||ref_r||, 0.001 * rms of the rows' norms);
+    el: the largest over all elements of |e| / (max(rms(ref_r), 0.001 * rms(ref)) + |ref|), r being the element's row.
+
+    All three are infinite where `out` is not finite although `ref` is, or differs from a `ref` that is not finite.
+    """
+    o, r = _rows(out), _rows(ref)
+    finite = r.isfinite()
+    if not bool(torch.where(finite, o.isfinite(), (o == r) | (o.isnan() & r.isnan())).all()):
+        return {"rel_fro": float("inf"), "row": float("inf"), "el": float("inf")}
+    o, r = torch.where(finite, o, 0), torch.where(finite, r, 0)
+    e, norm = o - r, r.norm(dim=-1)
+    row_floor = 1e-3 * norm.pow(2).mean().sqrt() + TINY
+    return {
+        "rel_fro": float(e.norm() / (r.norm() + TINY)),
+        "row": float((e.norm(dim=-1) / norm.clamp_min(row_floor)).max()),
+        "el": float(_element_errors(o, r).max()),
+    }
+
+
+def worst(out: Tensor, ref: Tensor) -> tuple[int, ...]:
+    """Index of the element with the largest `el`, or of the first that is not finite where it should be."""
+    o, r = _rows(out), _rows(ref)
+    bad = torch.where(r.isfinite(), ~o.isfinite(), (o != r) & ~(o.isnan() & r.isnan()))
+    error = torch.where(bad, torch.inf, _element_errors(torch.where(r.isfinite(), o, 0), torch.where(r.isfinite(), r, 0)))
+    return tuple(int(i) for i in torch.unravel_index(error.argmax(), ref.shape))
+
+
+def _rows(t: Tensor) -> Tensor:
+    """In fp64, as (rows, columns); a scalar is one row of one."""
+    return t.detach().double().reshape(-1, t.shape[-1] if t.dim() else 1)
+
+
+def _element_errors(o: Tensor, r: Tensor) -> Tensor:
+    rms = r.pow(2).mean(-1, keepdim=True).sqrt()
+    return (o - r).abs() / (rms.clamp_min(1e-3 * r.pow(2).mean().sqrt() + TINY) + r.abs())
+
+
+def main() -> int:
+    """Check every shape with a few seeds; print a line for each."""
+    parser = argparse.ArgumentParser(description="Check solution.py against reference.py on the shapes of problem.json.")
+    parser.add_argument("solution", type=Path, nargs="?", default=Path("solution.py"))
+    parser.add_argument("--seeds", type=int, default=3, help="input sets per shape (default 3)")
+    parser.add_argument("--seed", type=int, help="first seed, to repeat a failure (default: from the system's randomness)")
+    options = parser.parse_args()
+    # Here and not at the top: `errors` and `worst` are used from copies of this file that lie alone.
+    from benchmark import BadOutput, BadSolution, load_module, load_solution
+
+    facts = json.loads((HERE / "problem.json").read_text())
+    device = "cuda" if facts["profile"] == "gpu" else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        print("these shapes are for a GPU, and torch finds none here\nFAIL")
+        return 1
+    reference = load_module(HERE / "reference.py", "reference")
+    first_seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(6), "little")
+    passed = False
+    try:
+        solution = load_solution(options.solution)
+        passed = all(
+            [
+                check_set(solution, reference, facts, shape, seed, device)
+                for shape in facts["shapes"]
+                for seed in range(first_seed, first_seed + options.seeds)
+            ]
+        )
+    except (BadOutput, BadSolution) as error:
+        print(error)
+    finally:  # whatever else the solution raises is shown as Python shows it, below this line
+        print("PASS" if passed else "FAIL", flush=True)
+    return 0 if passed else 1
+
+
+def check_set(
+    solution: Callable[..., Any], reference: Any, facts: Mapping[str, Any], shape: Mapping[str, int], seed: int, device: str
+) -> bool:
+    """Check one input set, print its line, and say whether it passed."""
+    from benchmark import accept, output_buffers
+
+    inputs = reference.make_inputs(shape, seed, device=device)
+    kept = [t.clone() for t in inputs]
+    wanted = output_buffers(facts, shape, device)
+    with torch.no_grad():
+        outs = [out.clone() for out in accept(solution(*inputs), wanted)]
+        again = [out.clone() for out in accept(solution(*inputs), wanted)]
+        answer = reference.reference(*kept)
+    refs = answer if isinstance(answer, tuple) else (answer,)
+    faults = [
+        f"input {facts['inputs'][i]['name']} was changed" for i, (t, old) in enumerate(zip(inputs, kept, strict=True)) if not same(t, old)
+    ]
+    told = []
+    for output, out, second, ref in zip(facts["outputs"], outs, again, refs, strict=True):
+        limits = facts["tolerance"]
+        found, repeated = errors(out, ref), errors(second, ref)
+        told.append(f"{output['name']} " + ", ".join(f"{key} {found[key]:.2e} (limit {limits[key]:.0e})" for key in found))
+        if any(not found[key] <= limits[key] for key in found):
+            at = worst(out, ref)
+            faults.append(f"{output['name']}{list(at)} is {out[at].item():.6g} and should be {ref[at].item():.6g}")
+        elif any(not repeated[key] <= limits[key] for key in found):
+            faults.append(f"{output['name']} is right at the first call and wrong at the second, with the same inputs")
+    name = " ".join(f"{key}={value}" for key, value in shape.items())
+    print(f"{'FAIL' if faults else 'ok'}  {name}  seed {seed}: {'; '.join(told)}", flush=True)
+    for fault in faults:
+        print(f"      {fault}", flush=True)
+    return not faults
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Bit by bit, so that NaN equals itself."""
+    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

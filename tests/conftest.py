@@ -1,0 +1,29 @@
+"""Shared by all tests: skips that name their reason, and a calm hypothesis."""
+
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from arena.sandboxes import Sandbox
+
+# No deadline: the machine may be busy. The same examples everywhere, so that a failure in CI is a failure here.
+hypothesis.settings.register_profile("arena", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("arena")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not Path("/dev/nvidiactl").exists():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="no NVIDIA device on this machine"))
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Sandbox:
+    """The real sandbox, or a skip with the reason why this machine has none."""
+    from arena.sandboxes import bwrap
+
+    if reason := bwrap.missing():
+        pytest.skip(reason)
+    return bwrap

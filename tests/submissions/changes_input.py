@@ -1,0 +1,10 @@
+# verdict: incorrect
+# follows: naive
+# Right answers, but it spoils its inputs.
+honest = solution
+
+
+def solution(q, kv, block_table, seq_lens):
+    out = honest(q, kv, block_table, seq_lens)
+    q.zero_()
+    return out

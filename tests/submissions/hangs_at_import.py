@@ -1,0 +1,4 @@
+# verdict: timed_out
+# Never finishes its import.
+while True:
+    pass

@@ -1,0 +1,3 @@
+# verdict: crashed
+# Cannot be imported.
+raise RuntimeError("no such luck")

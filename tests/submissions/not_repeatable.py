@@ -1,0 +1,10 @@
+# verdict: incorrect
+# follows: naive
+# Wrong once in a while, as a race would be.
+honest, calls = solution, [0]
+
+
+def solution(q, kv, block_table, seq_lens):
+    calls[0] += 1
+    out = honest(q, kv, block_table, seq_lens)
+    return out if calls[0] % 7 else -out

@@ -1,0 +1,121 @@
+"""The system call filter: run as data by a small interpreter, and checked against the kernel's headers."""
+
+import errno
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from arena.errors import SandboxError
+from arena.sandboxes.seccomp import ARCHES, INSPECTED, NUMBERS, program
+
+ALLOWED = "allowed"
+KILLED = "killed"
+HIGH = 1 << 32
+
+
+def verdict(filter_bytes, machine, number, *args, audit=None):
+    """What the kernel would do: interprets classic BPF over a struct seccomp_data."""
+    data = struct.pack("=iIQ6Q", number, audit or ARCHES[machine].audit, 0, *args, *[0] * (6 - len(args)))
+    steps = list(struct.iter_unpack("=HBBI", filter_bytes))
+    at, accumulator = 0, 0
+    while True:
+        code, if_true, if_false, value = steps[at]
+        at += 1
+        if code == 0x20:
+            accumulator = struct.unpack_from("=I", data, value)[0]
+        elif code in (0x15, 0x35, 0x45):
+            hit = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: accumulator & value}[code]
+            at += if_true if hit else if_false
+        elif code == 0x06:
+            kind, low = value & 0xFFFF0000, value & 0xFFFF
+            return {0x7FFF0000: ALLOWED, 0x80000000: KILLED}.get(kind) or errno.errorcode[low]
+        else:
+            raise AssertionError(f"instruction {code:#x}")
+
+
+@pytest.fixture(params=sorted(ARCHES))
+def decide(request):
+    machine, column = request.param, ARCHES[request.param].column
+    plain, pinned = (program(deny_affinity=deny, machine=machine) for deny in (False, True))
+
+    def call(name, *args, deny_affinity=False):
+        number = (NUMBERS | INSPECTED)[name][column]
+        return None if number is None else verdict(pinned if deny_affinity else plain, machine, number, *args)
+
+    return call
+
+
+@pytest.mark.parametrize("name", sorted(NUMBERS))
+def test_denied(decide, name):
+    assert decide(name) in ("EPERM", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "outcome"),
+    [
+        ("clone3", (), "ENOSYS"),
+        ("clone", (0x11,), ALLOWED),  # fork: SIGCHLD
+        ("clone", (0x3D0F00,), ALLOWED),  # a thread of glibc
+        ("clone", (0x10000011,), "EPERM"),  # CLONE_NEWUSER
+        ("clone", (0x00020011,), ALLOWED),  # CLONE_NEWNS alone: needs CAP_SYS_ADMIN
+        ("clone", (HIGH | 0x40000000,), "EPERM"),
+        ("ioctl", (0, 0x5401), ALLOWED),  # TCGETS
+        ("ioctl", (0, 0x5412), "EPERM"),
+        ("ioctl", (0, HIGH | 0x5412), "EPERM"),
+        ("ioctl", (0, HIGH | 0x541C), "EPERM"),
+        ("socket", (1,), ALLOWED),
+        ("socket", (10,), ALLOWED),
+        ("socket", (40,), "EAFNOSUPPORT"),  # AF_VSOCK
+        ("socket", (38,), "EAFNOSUPPORT"),  # AF_ALG
+        ("socket", (HIGH | 40,), "EAFNOSUPPORT"),
+        ("socketpair", (1,), ALLOWED),
+        ("socketpair", (40,), "EAFNOSUPPORT"),
+        ("prlimit64", (0, 7), ALLOWED),
+        ("prlimit64", (1, 7), "EPERM"),
+        ("sched_setaffinity", (0,), ALLOWED),
+    ],
+)
+def test_by_arguments(decide, name, args, outcome):
+    assert decide(name, *args) == outcome
+
+
+def test_affinity_is_refused_when_asked_for(decide):
+    assert decide("sched_setaffinity", 0, deny_affinity=True) == "EPERM"
+    assert decide("clone", 0x11, deny_affinity=True) == ALLOWED
+
+
+@pytest.mark.parametrize(("machine", "other"), [("x86_64", 0x40000003), ("x86_64", 0xC00000B7), ("aarch64", 0x40000028)])
+def test_another_architecture_is_killed(machine, other):
+    assert verdict(program(deny_affinity=False, machine=machine), machine, 0, audit=other) == KILLED
+
+
+@pytest.mark.parametrize("number", [0x40000000, 0x40000000 | 248, -1])
+def test_x32_numbers_do_not_dodge_the_list(number):
+    assert verdict(program(deny_affinity=False, machine="x86_64"), "x86_64", number) == "ENOSYS"
+
+
+@pytest.mark.parametrize(("machine", "names"), [("x86_64", {"memfd_create": 319, "mbind": 237, "timer_create": 222, "execve": 59})])
+def test_what_cuda_and_everybody_needs_stays_allowed(machine, names):
+    filter_bytes = program(deny_affinity=True, machine=machine)
+    assert {name: verdict(filter_bytes, machine, number) for name, number in names.items()} == dict.fromkeys(names, ALLOWED)
+
+
+def test_an_unknown_machine_is_refused():
+    with pytest.raises(SandboxError, match="riscv64.*x86_64, aarch64"):
+        program(deny_affinity=False, machine="riscv64")
+
+
+@pytest.mark.parametrize(
+    ("column", "header"),
+    [(0, Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")), (1, Path("/usr/include/asm-generic/unistd.h"))],
+    ids=["x86_64", "aarch64"],
+)
+def test_numbers_are_the_kernels(column, header):
+    if not header.exists():
+        pytest.skip(f"{header} is not installed")
+    found = {name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())}
+    ours = {name: numbers[column] for name, numbers in (NUMBERS | INSPECTED).items() if name in found}
+    assert ours == {name: found[name] for name in ours}
+    assert len(ours) > 50
