@@ -61,7 +61,7 @@ def annotate(
     implication: str = "",
     now: datetime | None = None,
 ) -> Annotation:
-    """Add or replace the review in the annotation at `path`. `quotes` are `FILE:L1-L2` in the run's folder, each with its label."""
+    """Add or replace the review in the annotation at `path`. A quote is `FILE:L1-L2` of the run's folder, with a label."""
     annotation = read(path)
     if verdict not in VERDICTS:
         raise UsageError(documents.unknown("review verdict", verdict, VERDICTS))

@@ -205,6 +205,8 @@ def _descend(node: Node, loc: Sequence[int | str]) -> tuple[Node, tuple[str, ...
 def _message(detail: ErrorDetails) -> str:
     if detail["type"] == "value_error":
         return str(detail["ctx"]["error"])
+    if detail["type"] == "too_short":
+        return f"needs {detail['ctx']['min_length']} or more entries"
     return WORDING.get(detail["type"]) or detail["msg"].removeprefix("Input ")
 
 

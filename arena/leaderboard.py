@@ -30,7 +30,17 @@ SEALED = frozenset({"none", "gateway"})
 TEMPLATE = Path(__file__).with_name("leaderboard_page.md.j2")
 
 Outcome = Literal[
-    "passed", "incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing", "withdrawn", "provider_error", "judge_failed", "bug"
+    "passed",
+    "incorrect",
+    "forbidden",
+    "cheated",
+    "crashed",
+    "timed_out",
+    "missing",
+    "withdrawn",
+    "provider_error",
+    "judge_failed",
+    "bug",
 ]
 NOT_COUNTED = frozenset({"provider_error", "judge_failed", "bug"})
 
@@ -159,10 +169,14 @@ def _table(hardware: str, annotations: Sequence[Annotation]) -> Table:
         )
         for line, found in sorted(fields.items())
     ]
-    devices = {f"{score.device.name} ({score.device.ceilings} ceilings)" for a in annotations if isinstance(score := a.score, Passed)}
+    devices = {
+        f"{score.device.name} ({score.device.ceilings} ceilings)" for a in annotations if isinstance(score := a.score, Passed)
+    }
     # Sorting is stable: rows with equal results stay in the order of their names.
     ordered = sorted(rows, key=lambda row: tuple(-figure for figure in _standing(row)))
-    return Table(hardware=hardware, devices=tuple(sorted(devices)), columns=columns, rows=tuple(ordered), best=_best(columns, ordered))
+    return Table(
+        hardware=hardware, devices=tuple(sorted(devices)), columns=columns, rows=tuple(ordered), best=_best(columns, ordered)
+    )
 
 
 def _columns(annotations: Sequence[Annotation]) -> tuple[Column, ...]:

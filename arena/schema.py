@@ -265,14 +265,19 @@ class ShapeScore(Record):
     ci95: tuple[float, float]
     """Bootstrap 95 % interval of `measured_s`."""
     mode: Literal["graph", "stream", "wall"]
+    vetoed: bool = False
+    """True when the device's clock said less than the judge's by more than the margin: then the judge's counts."""
     wall_s: Positive
+    """Seconds per call by the judge's clock."""
     calls_per_window: int
     windows: int
     process_medians_s: tuple[float, ...]
     samples_s: tuple[tuple[float, ...], ...]
     """Every window's seconds per call, one tuple per worker process."""
     empty_window_s: float
-    """The cost of a window with no calls, already taken out of the samples."""
+    """The cost of a window with no calls, already taken out of what the judge's clock says."""
+    copy_s: float = 0.0
+    """The cost of copying one call's results to the judge, already taken out; 0 in mode wall."""
     error: Errors
 
 

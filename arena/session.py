@@ -1,4 +1,4 @@
-"""One agent's session: started in its box, watched, ended at the budget's end, told as a record. What an agent does raises nothing.
+"""One agent's session: started in its box, watched, ended at the budget's end, told as a record. Nothing it does raises.
 
 How `agent_status` is decided, the first row that fits:
 

@@ -25,7 +25,7 @@ def tape(chosen: Chosen, problem_folder: Path, workspaces: Path) -> bytes | None
         steps = _replay(chosen.argument, workspaces)
     else:
         file = _solution(plays, chosen, problem_folder)
-        steps = [{"at_s": 0.0, "write": "solution.py", "text": file.read_text(encoding="utf-8")}, {"run": ["python", "check.py"]}]
+        steps = [{"at_s": 0.0, "write": "solution.py", "text": file.read_bytes().decode()}, {"run": ["python", "check.py"]}]
     return json.dumps({"steps": steps}).encode()
 
 
@@ -51,6 +51,6 @@ def _replay(run_id: str, workspaces: Path) -> list[Step]:
         raise UsageError(unknown("run with stored file writes", run_id, playable))
     first_s = playable[run_id][0].at_s
     return [
-        {"at_s": round(at_s - first_s, 3), "write": "solution.py", "text": path.read_text(encoding="utf-8")}
+        {"at_s": round(at_s - first_s, 3), "write": "solution.py", "text": path.read_bytes().decode()}
         for at_s, path in playable[run_id]
     ]

@@ -38,9 +38,8 @@ class Transcript:
         """JSON objects seen, one a line."""
         self.finished_s: float | None = None
         """When the terminal event was seen, on the monotonic clock."""
-        self.last = ""
-        """What the last event said, for a display."""
         self._terminal = terminal
+        self._last = b""
         self._line: bytes | None = b""  # the line that has not ended yet; None when it cannot be an event
         self._tail = b""
         self._fault: OSError | None = None
@@ -50,6 +49,14 @@ class Transcript:
         ]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def last(self) -> str:
+        """What the last event said, for a display."""
+        line = self._last
+        event = _event(line) or {}
+        said = next((event[key] for key in ("text", "message") if isinstance(event.get(key), str)), None)
+        return plain(said or line[: 8 * SHOWN].decode(errors="replace"))
 
     @property
     def last_error(self) -> str:
@@ -111,8 +118,7 @@ class Transcript:
         event = _event(line) if line else None
         if line and event is not None:
             self.events += 1
-            said = next((event[key] for key in ("text", "message") if isinstance(event.get(key), str)), None)
-            self.last = plain(said or line[: 8 * SHOWN].decode(errors="replace"))
+            self._last = line
             if (
                 self.finished_s is None
                 and self._terminal

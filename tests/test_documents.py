@@ -31,6 +31,7 @@ class Thing(Record):
     parts: tuple[Part, ...] = ()
     sizes: Mapping[str, int] = {}
     note: str | None = None
+    pair: tuple[int, ...] = Field(default=(1, 2), min_length=2)
     numbers: tuple[float, ...] = ()
     words: Mapping[str, str] = {}
 
@@ -80,6 +81,7 @@ def test_reads_what_is_written_and_not_what_yaml_1_1_makes_of_it(tmp_path):
             "parts:\n  - {sise: 1, size: 2}",
             "thing.yaml:2:6: parts.0.sise: unknown key 'sise': did you mean 'size'? (known: size, rate)",
         ),
+        ("parts: []\npair: [1]", "thing.yaml:2:7: pair: needs 2 or more entries (got [1])"),
         ("parts: [{}]", "thing.yaml:1:9: parts.0.size: is required and missing"),
         ("text: 3", "thing.yaml:1:7: text: should be text: put it in quotes (got 3)"),
         ("sizes: {B: 12:30:00}", "thing.yaml:1:12: sizes.B: should be a valid integer"),
@@ -201,7 +203,7 @@ def test_yaml_is_written_for_people():
     )
     assert to_yaml(thing) == (
         "name: t\nkind: left\ntext: |\n  one\n\n    two\nlive: false\nparts:\n- {size: 1, rate: 1.0}\nsizes: {B: 1, A: 2}\n"
-        "note: '1e-3'\nnumbers: [1.0e-06, 2.0]\nwords: {}\n"
+        "note: '1e-3'\npair: [1, 2]\nnumbers: [1.0e-06, 2.0]\nwords: {}\n"
     )
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from arena.judge.rules import forbidden
 
+SDPA = "torch.nn.functional.scaled_dot_product_attention"
 RULES = (
     "torch.matmul",
     "torch.Tensor.matmul",
@@ -21,9 +22,9 @@ USED = {
     "def f(q, k):\n    return (q + 1).matmul(k)": "torch.Tensor.matmul",
     "def f(q, k):\n    return q @ k": "operator.matmul",
     "def f(q, k):\n    q @= k": "operator.matmul",
-    "import torch.nn.functional as F\nF.scaled_dot_product_attention(q, k, v)": "torch.nn.functional.scaled_dot_product_attention",
-    "from torch.nn import functional\nfunctional.scaled_dot_product_attention": "torch.nn.functional.scaled_dot_product_attention",
-    "import torch\ntorch.nn.functional.scaled_dot_product_attention(q, k, v)": "torch.nn.functional.scaled_dot_product_attention",
+    "import torch.nn.functional as F\nF.scaled_dot_product_attention(q, k, v)": SDPA,
+    "from torch.nn import functional\nfunctional.scaled_dot_product_attention": SDPA,
+    "import torch\ntorch.nn.functional.scaled_dot_product_attention(q, k, v)": SDPA,
     "import flashinfer.decode": "flashinfer.*",
     "from flashinfer import decode": "flashinfer.*",
     "import importlib\nimportlib.import_module('flashinfer')": "flashinfer.*",

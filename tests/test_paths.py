@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -72,13 +73,16 @@ def test_secrets_exist_and_hold_the_hidden_files():
         assert any(hidden.is_relative_to(path) for path in kept), hidden
 
 
-@pytest.mark.slow
-def test_a_plain_wheel_finds_its_data(request, tmp_path, expected):
-    pytest.importorskip("hatchling", reason="hatchling is not installed (make test installs it)")
-    root = Path(request.config.rootpath)
-    source, site, cwd = tmp_path / "source", tmp_path / "site", tmp_path / "elsewhere"
+@pytest.fixture
+def source(request, tmp_path) -> Path:
+    """A copy of the source tree to build from; skips without the build tool."""
+    pytest.importorskip("hatchling", reason="hatchling is not installed (scripts/setup test installs it)")
     kept = shutil.ignore_patterns(".*", "__pycache__", "workspaces", "annotations", "tests", "*.egg-info")
-    shutil.copytree(root, source, ignore=kept)
+    return shutil.copytree(request.config.rootpath, tmp_path / "source", ignore=kept)
+
+
+def test_a_plain_install_finds_its_data(request, source, tmp_path, expected):
+    root, site, cwd = Path(request.config.rootpath), tmp_path / "site", tmp_path / "elsewhere"
     cwd.mkdir()
     pip = [
         sys.executable,
@@ -103,4 +107,14 @@ def test_a_plain_wheel_finds_its_data(request, tmp_path, expected):
     assert {f"{site}/arena", f"{site}/arena/_data/problems"} <= set(secrets.split())
     ours = {path.relative_to(root) for path in (root / "arena").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert not [path for path in ours if not (site / path).is_file()]
-    assert not list(site.rglob("__pycache__/*.pyc")) or not list((site / "arena" / "_data").rglob("*.pyc"))
+
+
+def test_an_editable_install_copies_nothing(source, tmp_path):
+    # What lies in site-packages is visible in every sandbox, so the hidden inputs must not be copied there.
+    build = "import hatchling.build, sys; print(hatchling.build.build_editable(sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
+        copied = [name for name in wheel.namelist() if ".dist-info/" not in name]
+        assert copied == ["_arena.pth"]
+        assert wheel.read("_arena.pth").decode().strip() == str(source)

@@ -50,7 +50,7 @@ def test_environment_is_inherited_when_none_is_given():
 def test_input_folder_and_descriptors(tmp_path):
     data = process.content(b"by descriptor")
     try:
-        done = shell(f"pwd; cat; cat <&{data}", stdin=b"by stdin\n", cwd=tmp_path, pass_fds=(data,))
+        done = shell(f"pwd; cat; cat /proc/self/fd/{data}", stdin=b"by stdin\n", cwd=tmp_path, pass_fds=(data,))
     finally:
         os.close(data)
     assert done.stdout == f"{tmp_path}\nby stdin\nby descriptor".encode()
@@ -101,6 +101,6 @@ def test_a_missing_program_is_an_os_error():
 
 
 def test_no_descriptor_is_left_open():
-    before = os.listdir("/proc/self/fd")
+    before = sorted(Path("/proc/self/fd").iterdir())
     shell("true")
-    assert os.listdir("/proc/self/fd") == before
+    assert sorted(Path("/proc/self/fd").iterdir()) == before

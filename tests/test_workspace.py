@@ -63,7 +63,12 @@ def annotation(run: Run) -> Annotation:
         session=Session(agent_status="complete", exit_code=0, started_at=datetime.now(UTC), elapsed_s=1.0, sandbox="bwrap"),
         submission=None,
         score=Refused(
-            problem="add", problem_digest="0" * 64, hardware="cpu", timings=timings, verdict="missing", message="there is no solution.py"
+            problem="add",
+            problem_digest="0" * 64,
+            hardware="cpu",
+            timings=timings,
+            verdict="missing",
+            message="there is no solution.py",
         ),
     )
 
@@ -86,7 +91,14 @@ def folders(tmp_path: Path) -> dict[str, Path]:
 
 def test_a_run_from_first_file_to_last(tmp_path: Path) -> None:
     with workspace.create(cell(), manifest={"arena_version": "0"}, root=tmp_path / "runs") as run:
-        assert {path.name for path in run.folder.iterdir()} == {"lock", "manifest.json", "events.jsonl", "agent", "work", "snapshots"}
+        assert {path.name for path in run.folder.iterdir()} == {
+            "lock",
+            "manifest.json",
+            "events.jsonl",
+            "agent",
+            "work",
+            "snapshots",
+        }
         manifest = json.loads(run.manifest.read_text())
         assert manifest["run_id"] == run.run_id
         assert manifest["cell"]["model"] == "oracle"
@@ -145,7 +157,9 @@ def test_run_ids_are_file_names(model: str, tmp_path: Path) -> None:
             ids.add(run.run_id)
             assert run.folder.parent == tmp_path
     assert len(ids) == 20
-    assert all(len(name) < 200 and set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") for name in ids)
+    assert all(
+        len(name) < 200 and set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") for name in ids
+    )
 
 
 def test_torn_last_event_is_left_out(tmp_path: Path) -> None:
@@ -167,8 +181,7 @@ def test_fill_gives_the_public_facts_and_nothing_else(tmp_path: Path) -> None:
     assert {path.name for path in run.work.iterdir()} == {"reference.py", "check.py", "benchmark.py", "problem.json", "PROMPT.md"}
     assert prompt == run.work.joinpath("PROMPT.md").read_text() == "Addition on some CPU (cpu)\n- N = 16\n- N = 32\n"
     facts = json.loads(run.work.joinpath("problem.json").read_text())
-    expected = "name title operator inputs outputs profile shapes flops bytes tolerance stress forbidden".split()
-    assert sorted(facts) == sorted(expected)
+    assert " ".join(sorted(facts)) == "bytes flops forbidden inputs name operator outputs profile shapes stress title tolerance"
     assert facts["shapes"] == [{"N": 16}, {"N": 32}]
     assert (facts["flops"], facts["bytes"]) == ([16.0, 32.0], [192.0, 384.0])
     assert facts["inputs"][0] == {"name": "a", "shape": ["N"], "dtype": "float32", "note": ""}
@@ -177,7 +190,8 @@ def test_fill_gives_the_public_facts_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "words"), [("{{ problem.title }} {{ budget }}", "'budget' is undefined"), ("{{ problem.titel }}", "titel"), ("\n{% if %}", ":2:")]
+    ("template", "words"),
+    [("{{ problem.title }} {{ budget }}", "'budget' is undefined"), ("{{ problem.titel }}", "titel"), ("\n{% if %}", ":2:")],
 )
 def test_a_prompt_with_an_unknown_name_is_refused(template: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "prompt.md.j2").write_text(template)
@@ -203,7 +217,12 @@ def until(condition: Callable[[], bool]) -> None:
 def test_snapshots_keep_each_state_with_its_time(tmp_path: Path) -> None:
     work, kept, said, snapshots = watch(tmp_path)
     with snapshots:
-        for number, states in ((1, 1), (2, 2), (2, 2), (1, 3)):  # the same content written anew is no new state; going back to it is one
+        for number, states in (
+            (1, 1),
+            (2, 2),
+            (2, 2),
+            (1, 3),
+        ):  # the same content written anew is no new state; going back to it is one
             (work / "solution.py").write_text(f"x = {number}\n")
             until(lambda states=states: snapshots.count == states)
             time.sleep(0.2)

@@ -1,6 +1,6 @@
 """Memory that judge and worker both see, passed by file descriptor.
 
-Two small interfaces make the judge independent of the device: `Buffer` here (memory), and the mode of a window (time).
+Two small interfaces make the judge independent of the device: `Memory` here, and the mode of a window (worker.py).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 
@@ -29,6 +29,26 @@ class Buffer(Protocol):
         """Give the memory back. Views made of `bytes` must not be used afterwards."""
 
 
+class Memory(Protocol):
+    """Where the buffers of a score lie."""
+
+    kind: Literal["host", "cuda"]
+    device: str
+    """torch's name for it, on the judge's side."""
+
+    def buffer(self, size_bytes: int) -> Buffer:
+        """A new shared buffer."""
+
+    def settle(self) -> None:
+        """Return when everything that the judge has ordered on the device is done."""
+
+    def disturbed(self) -> bool:
+        """Whether something else keeps the device busy while it should be the judge's alone."""
+
+    def room_bytes(self) -> int | None:
+        """The most that one shape's sets may take now; None where the plan's own figure is the limit."""
+
+
 class HostBuffer:
     """A memfd mapped on both sides.
 
@@ -45,3 +65,23 @@ class HostBuffer:
     def close(self) -> None:
         # The map itself goes when the last view does; closing it under a live tensor would crash the judge.
         os.close(self.fd)
+
+
+class HostMemory:
+    """The processor's memory."""
+
+    kind: Literal["host", "cuda"] = "host"
+    device = "cpu"
+
+    def buffer(self, size_bytes: int) -> Buffer:
+        return HostBuffer(size_bytes)
+
+    def settle(self) -> None:
+        """Nothing runs behind the judge's back on a processor."""
+
+    def disturbed(self) -> bool:
+        """Never: stopped processes use no processor, and the sandbox counts whether they did."""
+        return False
+
+    def room_bytes(self) -> int | None:
+        return None

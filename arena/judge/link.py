@@ -22,7 +22,16 @@ from arena.sandboxes import Box, Running, Sandbox
 
 LOG_BYTES = 1 << 20
 """What is kept of each of the worker's streams; the rest is read and dropped, so that it never blocks."""
-INSIDE = {"worker": "/run/arena/worker.py", "kit": "/run/arena/benchmark.py", "solution": "/workspace/solution.py"}
+INSIDE = {
+    "worker": "/run/arena/worker.py",
+    "kit": "/run/arena/benchmark.py",
+    "vmm": "/run/arena/vmm.py",
+    "solution": "/workspace/solution.py",
+}
+
+
+class Uncapturable(Exception):  # noqa: N818  an answer, not an error
+    """The solution's calls cannot be captured in a CUDA graph; the worker is damaged and must be replaced."""
 
 
 class Log:
@@ -93,6 +102,8 @@ class Worker:
         if status == worker.DONE:
             return float(device_s)
         said = self._said()
+        if status == worker.UNCAPTURABLE:
+            raise Uncapturable(said)
         if status == worker.UNUSABLE:
             raise Refusal("crashed", f"solution.py could not be loaded{said}")
         if 0 < status < worker.RAISED:
@@ -153,9 +164,10 @@ def start(
     files = {
         INSIDE["worker"]: Path(worker.__file__).read_bytes(),
         INSIDE["kit"]: Path(str(kit("benchmark").__file__)).read_bytes(),
+        INSIDE["vmm"]: Path(__file__).with_name("vmm.py").read_bytes(),
         INSIDE["solution"]: submission.source,
     }
-    command = ("python", "-I", "-B", INSIDE["worker"], str(theirs.fileno()), INSIDE["solution"], INSIDE["kit"])
+    command = ("python", "-I", "-B", INSIDE["worker"], str(theirs.fileno()), INSIDE["solution"], INSIDE["kit"], INSIDE["vmm"])
     box = Box("worker", command, files=files, env=env, pass_fds=(theirs.fileno(),), cpus=cpus, gpu=gpu)
     with ours, theirs, sandbox.run(box) as running:
         theirs.close()

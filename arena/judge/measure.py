@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from statistics import median
 
 import torch
 
-from arena.judge.buffers import HostBuffer
+from arena.judge.buffers import Memory
 from arena.judge.code import Code
 from arena.judge.layout import layout
 from arena.judge.link import Worker
 from arena.judge.plan import Plan
 from arena.judge.refusal import Refusal
 from arena.judge.statistics import half_width
-from arena.judge.verify import same, verify
-from arena.judge.window import Committed, Seeds, Sets, window
+from arena.judge.verify import same, verify, worse
+from arena.judge.window import Committed, Mode, Seeds, Sets, window
 from arena.schema import Errors, Problem, Tensor
 
 CHECKED_CALLS = 3
@@ -26,64 +26,125 @@ CHECKED_CALLS = 3
 
 
 @dataclass(frozen=True)
-class Timed:
-    """One shape's samples from one worker process."""
-
-    samples_s: tuple[float, ...]
-    """Seconds per call, one for each window, the empty window taken out."""
-    empty_s: float
-    calls: int
-    error: Errors
-
-
-@dataclass(frozen=True)
 class Subject:
-    """What is being scored, and how."""
+    """What is being scored, on what, and with how much effort."""
 
     problem: Problem
     code: Code
+    memory: Memory
     plan: Plan
     seeds: Seeds
 
 
-def check(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: str) -> Errors:
+@dataclass(frozen=True)
+class Timed:
+    """One shape's samples from one worker process, in seconds per call."""
+
+    mode: Mode
+    samples_s: tuple[float, ...]
+    """By the clock that counts: the device's in modes graph and stream, the judge's in mode wall. Copies taken out."""
+    wall_s: tuple[float, ...]
+    """The same windows by the judge's clock, the empty window and the copies taken out."""
+    empty_s: float
+    """What a window without calls takes."""
+    copy_s: float
+    """What copying one call's results into the shared buffers takes; 0 in mode wall, where it is part of the call."""
+    calls: int
+    error: Errors
+
+
+def check(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str) -> Errors:
     """Verify a few calls on one shape and one class of inputs. Looks like any other window from inside."""
     first, second = subject.seeds.take(2)
-    with _about(shape, mode), _buffers(subject, worker, shape, mode, CHECKED_CALLS) as sets:
-        everything = frozenset(range(CHECKED_CALLS))
-        limit_s = subject.plan.first_call_limit_s
-        done = window(worker, sets, subject.code, shape, mode, [first, second, first], sample=everything, limit_s=limit_s)
-        errors = verify(done, sets, subject.code, subject.problem, shape, mode)
+    with _about(shape, kind), _buffers(subject, worker, shape, kind, CHECKED_CALLS) as sets:
+        done = window(
+            worker,
+            sets,
+            subject.code,
+            shape,
+            kind,
+            [first, second, first],
+            mode=plain_mode(subject),
+            sample=frozenset(range(CHECKED_CALLS)),
+            limit_s=subject.plan.first_call_limit_s,
+        )
+        errors = verify(done, sets, subject.code, subject.problem, shape, kind)
         same(done.sample[0], done.sample[2], subject.code, subject.problem, shape)
     return errors
 
 
-def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], calls: int | None) -> Timed:
-    """Time one shape until its median is known well enough. `calls` per window are found here when not given."""
+def plain_mode(subject: Subject) -> Mode:
+    """How calls are made where no graph has been captured."""
+    return "wall" if subject.memory.kind == "host" else "stream"
+
+
+def calls_per_window(subject: Subject, worker: Worker, shape: Mapping[str, int]) -> int:
+    """As many calls as fill a window, from a trial after the solution's first calls are over."""
+    plan, mode = subject.plan, plain_mode(subject)
+    with _about(shape, "public"), _buffers(subject, worker, shape, "public", plan.min_calls) as sets:
+        for limit_s in (plan.first_call_limit_s, plan.call_limit_s):
+            done = _run(subject, worker, sets, shape, plan.min_calls, mode, limit_s)
+        call_s = (done.elapsed_s if mode == "wall" else done.device_s) / plan.min_calls
+        set_bytes = sets.input_layout.set_bytes + sets.output_layout.set_bytes
+    room_bytes = subject.memory.room_bytes() or plan.sets_bytes
+    wanted = min(round(plan.window_s / max(call_s, 1e-7)), plan.max_calls, room_bytes // set_bytes)
+    return max(wanted, plan.min_calls)
+
+
+def captures(subject: Subject, worker: Worker, shape: Mapping[str, int]) -> None:
+    """Try to capture the calls on a shape in a graph; Uncapturable when that fails, and the worker is then spoilt."""
+    with _about(shape, "public"), _buffers(subject, worker, shape, "public", CHECKED_CALLS) as sets:
+        _warm(subject, worker, sets, shape, "graph")
+
+
+def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int) -> Timed:
+    """Time one shape until its median is known well enough."""
     plan = subject.plan
-    if calls is None:
-        with _about(shape, "public"):
-            calls = _calls(subject, worker, shape)
+    elapsed: list[tuple[float, float]] = []
+    empty: list[float] = []
+    double: list[float] = []
+    worst = Errors(rel_fro=0, row=0, el=0)
     with _about(shape, "public"), _buffers(subject, worker, shape, "public", calls) as sets:
-        worst = Errors(rel_fro=0, row=0, el=0)
-        elapsed: list[float] = []
-        empty: list[float] = []
-        _run(subject, worker, sets, shape, calls, plan.first_call_limit_s)
-        while not _enough([e / calls for e in elapsed], plan):
+        _warm(subject, worker, sets, shape, mode)
+        while not _enough([window_s[mode != "wall"] / calls for window_s in elapsed], plan):
             if len(elapsed) % plan.empty_every == 0:
-                empty.append(_run(subject, worker, sets, shape, 0, plan.call_limit_s).elapsed_s)
-            done = _run(subject, worker, sets, shape, calls, plan.call_limit_s)
-            found = verify(done, sets, subject.code, subject.problem, shape, "public")
-            worst = Errors(**{key: max(value, getattr(worst, key)) for key, value in found.model_dump().items()})
-            elapsed.append(done.elapsed_s)
-    cost_s = median(empty)
-    return Timed(tuple((e - cost_s) / calls for e in elapsed), cost_s, calls, worst)
+                empty.append(_run(subject, worker, sets, shape, 0, mode, plan.call_limit_s).elapsed_s)
+                if mode != "wall":
+                    double.append(_run(subject, worker, sets, shape, calls, mode, plan.call_limit_s, copies=2).device_s)
+            done = _run(subject, worker, sets, shape, calls, mode, plan.call_limit_s)
+            worst = worse(worst, verify(done, sets, subject.code, subject.problem, shape, "public"))
+            elapsed.append((done.elapsed_s, done.device_s))
+    empty_s = median(empty)
+    copy_s = max(0.0, (median(double) - median(device_s for _, device_s in elapsed)) / calls) if double else 0.0
+    wall_s = tuple((window_s - empty_s) / calls - copy_s for window_s, _ in elapsed)
+    device = tuple(device_s / calls - copy_s for _, device_s in elapsed)
+    return Timed(mode, wall_s if mode == "wall" else device, wall_s, empty_s, copy_s, calls, worst)
 
 
-def _run(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], calls: int, limit_s: float) -> Committed:
-    # Also taken from a window without calls, where it is only part of the cost.
-    sample = frozenset(secrets.SystemRandom().sample(range(calls or sets.count), subject.plan.sample))
-    return window(worker, sets, subject.code, shape, "public", subject.seeds.take(calls), sample=sample, limit_s=limit_s)
+def _warm(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], mode: Mode) -> None:
+    """The untimed first calls, which may tune, and the capture. Their inputs are not used again."""
+    limit_s = subject.plan.first_call_limit_s
+    _run(subject, worker, sets, shape, sets.count, plain_mode(subject), limit_s)
+    if mode == "graph":
+        worker.thaw()
+        worker.order("capture", limit_s=limit_s)
+
+
+def _run(
+    subject: Subject,
+    worker: Worker,
+    sets: Sets,
+    shape: Mapping[str, int],
+    calls: int,
+    mode: Mode,
+    limit_s: float,
+    copies: int = 1,
+) -> Committed:
+    # The sample is taken from a window without calls too, where it is only part of the cost.
+    sample = frozenset(secrets.SystemRandom().sample(range(sets.count), subject.plan.sample))
+    seeds = subject.seeds.take(calls)
+    code = subject.code
+    return window(worker, sets, code, shape, "public", seeds, mode=mode, sample=sample, limit_s=limit_s, copies=copies)
 
 
 def _enough(samples: list[float], plan: Plan) -> bool:
@@ -92,42 +153,31 @@ def _enough(samples: list[float], plan: Plan) -> bool:
     return len(samples) >= plan.max_windows or half_width(samples) < plan.half_width
 
 
-def _calls(subject: Subject, worker: Worker, shape: Mapping[str, int]) -> int:
-    """Calls per window, from a trial window after the solution's first calls are over."""
-    plan = subject.plan
-    with _buffers(subject, worker, shape, "public", plan.min_calls) as sets:
-        for limit_s in (plan.first_call_limit_s, plan.call_limit_s):
-            call_s = _run(subject, worker, sets, shape, plan.min_calls, limit_s).elapsed_s / plan.min_calls
-        set_bytes = sets.input_layout.set_bytes + sets.output_layout.set_bytes
-    wanted = min(round(plan.window_s / call_s), plan.max_calls, plan.sets_bytes // set_bytes)
-    return max(wanted, plan.min_calls)
-
-
 @contextmanager
-def _about(shape: Mapping[str, int], mode: str) -> Iterator[None]:
+def _about(shape: Mapping[str, int], kind: str) -> Iterator[None]:
     """A refusal from inside says on which inputs it happened."""
     try:
         yield
     except Refusal as no:
-        no.shape, no.mode = no.shape or shape, no.mode or mode
+        no.shape, no.mode = no.shape or shape, no.mode or kind
         raise
 
 
 @contextmanager
-def _buffers(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: str, count: int) -> Iterator[Sets]:
+def _buffers(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str, count: int) -> Iterator[Sets]:
     """Shared buffers for `count` sets, made known to the worker."""
-    example = subject.code.make_inputs(shape, 0, mode, "cpu")
+    example = subject.code.make_inputs(shape, 0, kind, subject.memory.device)
     input_layout = layout([(tuple(tensor.shape), tensor.dtype) for tensor in example])
     output_layout = layout([(_sizes(tensor, shape), getattr(torch, tensor.dtype)) for tensor in subject.problem.outputs])
-    memory = [HostBuffer(each.set_bytes * count) for each in (input_layout, output_layout)]
-    sets = Sets(memory[0], memory[1], input_layout, output_layout, count)
-    try:
+    del example
+    with ExitStack() as stack:
+        inputs, outputs = (subject.memory.buffer(each.set_bytes * count) for each in (input_layout, output_layout))
+        stack.callback(outputs.close)
+        stack.callback(inputs.close)
+        sets = Sets(subject.memory, inputs, outputs, input_layout, output_layout, count)
         worker.thaw()
-        worker.order("shape", fds=[sets.inputs.fd, sets.outputs.fd], limit_s=subject.plan.call_limit_s, **sets.message())
+        worker.order("shape", fds=[inputs.fd, outputs.fd], limit_s=subject.plan.call_limit_s, **sets.message())
         yield sets
-    finally:
-        for buffer in memory:
-            buffer.close()
 
 
 def _sizes(tensor: Tensor, shape: Mapping[str, int]) -> tuple[int, ...]:

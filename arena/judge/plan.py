@@ -1,13 +1,13 @@
 """How many windows, calls and processes a score takes: the knobs of the judge, in one place."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Effort and limits of one scoring. The defaults are the published method."""
+    """Effort and limits of one scoring. `CPU` and `GPU` are the published method."""
 
     processes: int = 3
     """Fresh worker processes that are timed; the score is the median of their medians."""
@@ -16,7 +16,7 @@ class Plan:
     min_calls: int = 16
     max_calls: int = 128
     sets_bytes: int = 128 * MIB
-    """Most memory for one shape's input and output sets."""
+    """Most memory for one shape's input and output sets on a CPU; on a GPU it is a share of what is free."""
     min_windows: int = 9
     max_windows: int = 21
     half_width: float = 0.005
@@ -25,6 +25,8 @@ class Plan:
     """One window without calls for so many with, to know what an empty window costs."""
     sample: int = 2
     """Secretly chosen outputs verified in each timed window."""
+    wall_margin: float = 0.10
+    """The judge's clock overrules the device's where that says less by more than this, relative."""
     build_limit_s: float = 600.0
     """For importing solution.py, which may compile."""
     first_call_limit_s: float = 600.0
@@ -33,4 +35,6 @@ class Plan:
     """For any later window."""
 
 
-DEFAULT = Plan()
+CPU = Plan()
+GPU = replace(CPU, window_s=0.006, min_calls=4, max_calls=64, max_windows=15, half_width=0.001, sample=1)
+"""A window's inputs are far larger than the cache by themselves, and its clock is the device's own."""

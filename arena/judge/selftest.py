@@ -29,11 +29,8 @@ def gate(problem: Problem, profile: Profile) -> Iterator[tuple[str, bool, str]]:
         ok = all(inside) if honest else not any(inside)
         extreme = max if honest else min
         text = " ".join(f"{key} {extreme(errors[key] for errors in found):.1e}" for key in found[0])
-        yield (
-            f"gate: {name}",
-            ok,
-            f"{'accepted' if honest else 'refused'} on {sum(inside) if honest else len(inside) - sum(inside)} of {len(found)} shapes; {text}",
-        )
+        count = f"accepted on {sum(inside)}" if honest else f"refused on {inside.count(False)}"
+        yield f"gate: {name}", ok, f"{count} of {len(found)} shapes; {text}"
 
 
 def _answers(ref: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> Iterator[tuple[str, torch.Tensor]]:

@@ -18,11 +18,17 @@ def verify(window: Committed, sets: Sets, code: Code, problem: Problem, shape: M
     worst = Errors(rel_fro=0, row=0, el=0)
     for index, outputs in window.sample.items():
         inputs = window.inputs[index]
-        _unchanged(inputs, sets.input_layout.views(sets.inputs.bytes, index), problem, shape, mode)
+        _unchanged(inputs, sets.input(index), problem, shape, mode)
         references = code.outputs(inputs)
         for name, out, ref in zip((t.name for t in problem.outputs), outputs, references, strict=True):
-            worst = _larger(worst, _within(name, out, ref, code, problem, shape, mode))
+            found = _within(name, out, ref, code, problem, shape, mode)
+            worst = worse(worst, found)
     return worst
+
+
+def worse(a: Errors, b: Errors) -> Errors:
+    """The larger of each error."""
+    return Errors(rel_fro=max(a.rel_fro, b.rel_fro), row=max(a.row, b.row), el=max(a.el, b.el))
 
 
 def same(
@@ -62,11 +68,8 @@ def _inside(errors: Errors, problem: Problem) -> bool:
 
 def _against(errors: Errors, problem: Problem) -> str:
     gate = problem.tolerance
-    return f"rel_fro {errors.rel_fro:.2g} of {gate.rel_fro:g}, row {errors.row:.2g} of {gate.row:g}, el {errors.el:.2g} of {gate.el:g}"
-
-
-def _larger(a: Errors, b: Errors) -> Errors:
-    return Errors(rel_fro=max(a.rel_fro, b.rel_fro), row=max(a.row, b.row), el=max(a.el, b.el))
+    pairs = zip(("rel_fro", "row", "el"), errors.model_dump().values(), gate.model_dump().values(), strict=True)
+    return ", ".join(f"{name} {value:.2g} of {most:g}" for name, value, most in pairs)
 
 
 def _unchanged(ours: Inputs, theirs: Inputs, problem: Problem, shape: Mapping[str, int], mode: str) -> None:

@@ -7,20 +7,26 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 
 from arena.errors import JudgeError
-from arena.judge.buffers import Buffer
+from arena.judge.buffers import Buffer, Memory
 from arena.judge.code import Code, Inputs
 from arena.judge.layout import Layout
 from arena.judge.link import Worker
+from arena.judge.refusal import Refusal
+
+Mode = Literal["graph", "stream", "wall"]
+"""How a window's calls are made and timed: replayed from a CUDA graph, one after the other on a stream, or on a CPU."""
 
 
 @dataclass(frozen=True)
 class Sets:
     """The shared buffers of one shape: room for `count` input sets and their outputs."""
 
+    memory: Memory
     inputs: Buffer
     outputs: Buffer
     input_layout: Layout
@@ -29,7 +35,16 @@ class Sets:
 
     def message(self) -> dict[str, object]:
         """What the worker is told about them."""
-        return {"sets": self.count, "inputs": self.input_layout.message(), "outputs": self.output_layout.message()}
+        layouts = {"inputs": self.input_layout.message(), "outputs": self.output_layout.message()}
+        return {"sets": self.count, "memory": self.memory.kind, **layouts}
+
+    def input(self, index: int) -> Inputs:
+        """The judge's views of input set `index`."""
+        return self.input_layout.views(self.inputs.bytes, index)
+
+    def output(self, index: int) -> Inputs:
+        """The judge's views of output set `index`."""
+        return self.output_layout.views(self.outputs.bytes, index)
 
 
 @dataclass(frozen=True)
@@ -55,11 +70,9 @@ class Seeds:
 
     def take(self, count: int) -> list[int]:
         """The next `count` seeds, each 63 bits."""
-        digests = (
-            hashlib.sha256(self.secret + number.to_bytes(8, "little")).digest()
-            for number in range(self.drawn, self.drawn + count)
-        )
+        numbers = range(self.drawn, self.drawn + count)
         self.drawn += count
+        digests = (hashlib.sha256(self.secret + number.to_bytes(8, "little")).digest() for number in numbers)
         return [int.from_bytes(digest[:8], "little") >> 1 for digest in digests]
 
 
@@ -68,34 +81,49 @@ def window(
     sets: Sets,
     code: Code,
     shape: Mapping[str, int],
-    mode: str,
+    kind: str,
     seeds: Sequence[int],
     *,
+    mode: Mode,
     sample: frozenset[int],
     limit_s: float,
+    copies: int = 1,
 ) -> Committed:
-    """Run one call per seed. The worker is stopped before and after; only between t0 and t1 can it act.
+    """Run one call per seed on inputs of class `kind`. The worker's processes are stopped but between t0 and t1.
 
     The inputs did not exist before the worker was stopped, and what is in the output buffers at t1 is all that counts.
     """
     worker.freeze()
     worker.no_packet_waits()
-    kept = {}
-    for index, seed in enumerate(seeds):
-        fresh = code.make_inputs(shape, seed, mode, "cpu")
-        write(fresh, sets.input_layout.views(sets.inputs.bytes, index))
-        if index in sample:
-            kept[index] = fresh
+    kept = _fill(sets, code, shape, kind, seeds, sample)
     poison(sets, len(seeds), seed=secrets.randbits(63))
+    sets.memory.settle()
     worker.stayed_frozen()
     begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-    worker.send("run", calls=len(seeds))
+    worker.send("run", calls=len(seeds), mode=mode, copies=copies)
     worker.thaw()
     device_s = worker.reply("run", limit_s)
-    taken = {index: tuple(view.clone() for view in sets.output_layout.views(sets.outputs.bytes, index)) for index in sample}
+    taken = {index: tuple(view.clone() for view in sets.output(index)) for index in sample}
+    sets.memory.settle()
     end_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     worker.freeze()
     return Committed((end_ns - begin_ns) / 1e9, device_s, taken, kept)
+
+
+def _fill(
+    sets: Sets, code: Code, shape: Mapping[str, int], kind: str, seeds: Sequence[int], sample: frozenset[int]
+) -> dict[int, Inputs]:
+    """Write new inputs into every set; the sampled ones last, so that nobody had time to work on those ahead."""
+    kept = {}
+    for index in sorted(range(len(seeds)), key=lambda index: index in sample):
+        fresh = code.make_inputs(shape, seeds[index], kind, sets.memory.device)
+        write(fresh, sets.input(index))
+        if index in sample:
+            kept[index] = fresh
+    sets.memory.settle()
+    if sets.memory.disturbed():
+        raise Refusal("cheated", "Something of the submission ran on the GPU while the worker was stopped between two windows")
+    return kept
 
 
 def write(fresh: Inputs, views: Inputs) -> None:
@@ -104,7 +132,7 @@ def write(fresh: Inputs, views: Inputs) -> None:
         if tensor.shape != view.shape or tensor.dtype != view.dtype:
             raise JudgeError(
                 f"make_inputs gave {tuple(tensor.shape)} {tensor.dtype} where an earlier seed gave {tuple(view.shape)} "
-                f"{view.dtype}: sizes must depend on the shape and the mode alone"
+                f"{view.dtype}: sizes must depend on the shape and the class of inputs alone"
             )
         view.copy_(tensor)
 
@@ -114,10 +142,10 @@ def poison(sets: Sets, calls: int, seed: int) -> None:
 
     Normal noise rather than NaN: a kernel cannot tell a poisoned buffer from a used one and behave only then.
     """
-    noise = torch.Generator().manual_seed(seed)
+    noise = torch.Generator(sets.memory.device).manual_seed(seed)
     for index in range(calls):
-        for view in sets.output_layout.views(sets.outputs.bytes, index):
+        for view in sets.output(index):
             if view.is_floating_point():
-                view.copy_(torch.randn(view.shape, generator=noise))
+                view.copy_(torch.randn(view.shape, generator=noise, device=view.device))
             else:
                 view.random_(0, 127, generator=noise)

@@ -1,8 +1,9 @@
 """The program that runs a submission, inside its own sandbox: no answer, no seed, no clock and no verdict in reach.
 
-Started as `python -I worker.py FD SOLUTION KIT`. Orders arrive over the socket FD as JSON (the judge is trusted here);
-replies leave as packets of one fixed size. From the moment `solution.py` is imported nothing this process says is
-believed: a reply only tells the judge when to look at the shared buffers.
+Started as `python -I worker.py FD SOLUTION KIT VMM`. Orders arrive over the socket FD as JSON (the judge is trusted
+here); replies leave as packets of one fixed size. From the moment `solution.py` is imported nothing this process says
+is believed: a reply only tells the judge when to look at the shared buffers, and the device's time counts only as far
+as the judge's own clock allows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import socket
 import struct
 import sys
 import traceback
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -30,32 +33,27 @@ RAISED = 64
 """The solution raised an exception; it is on stderr."""
 UNUSABLE = 65
 """solution.py could not be imported, or defines no `solution`; the reason is on stderr."""
+UNCAPTURABLE = 66
+"""The calls could not be captured in a CUDA graph; this process is not to be used any more."""
 # Statuses 1 to 63 are the kit's codes for an output that is not what the problem asks for.
 
-
-class HostMemory:
-    """The worker's side of the judge's `HostBuffer`s."""
-
-    device = "cpu"
-
-    def view(self, fd: int, size_bytes: int) -> torch.Tensor:
-        """Map the buffer; its pages are touched here, so that no timed call pays for them."""
-        shared = mmap.mmap(fd, size_bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        os.close(fd)
-        return torch.frombuffer(shared, dtype=torch.uint8)
+SPIN_CYCLES = {"graph": 200_000, "stream": 3_000_000}
+"""The GPU spins this long before the first event (0.1 ms, 1.5 ms), so that it never waits for the host in between."""
 
 
 class State:
     """What the worker holds between orders."""
 
-    def __init__(self, channel: socket.socket, kit: ModuleType, solution_path: str) -> None:
+    def __init__(self, channel: socket.socket, solution_path: str, kit: ModuleType, vmm_path: str) -> None:
         self.channel = channel
-        self.kit = kit
         self.solution_path = solution_path
-        self.memory = HostMemory()
+        self.kit = kit
+        self.vmm_path = vmm_path
         self.solution: Any = None
+        self.memory: list[Any] = []
         self.inputs: list[tuple[torch.Tensor, ...]] = []
         self.outputs: list[tuple[torch.Tensor, ...]] = []
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def load(self, order: dict[str, Any], fds: list[int]) -> float:
         """Import solution.py, which may compile."""
@@ -64,67 +62,124 @@ class State:
 
     def shape(self, order: dict[str, Any], fds: list[int]) -> float:
         """Map the buffers of a new shape."""
-        self.inputs = self.outputs = []
-        sets = order["sets"]
+        self.graphs, self.inputs, self.outputs = {}, [], []
+        for old in self.memory:
+            old.close()
+        sides = [order["inputs"], order["outputs"]]
+        attach = attach_host if order["memory"] == "host" else load_module(self.vmm_path, "vmm").attach
+        self.memory = [attach(fd, side["set_bytes"] * order["sets"], 0) for fd, side in zip(fds, sides, strict=True)]
         self.inputs, self.outputs = (
-            [self._views(buffer, order[side], index) for index in range(sets)]
-            for side, buffer in (
-                ("inputs", self.memory.view(fds[0], order["inputs"]["set_bytes"] * sets)),
-                ("outputs", self.memory.view(fds[1], order["outputs"]["set_bytes"] * sets)),
-            )
+            [views(memory.tensor, side, index) for index in range(order["sets"])]
+            for memory, side in zip(self.memory, sides, strict=True)
         )
         return 0.0
 
     def run(self, order: dict[str, Any], fds: list[int]) -> float:
         """One window: the first `calls` sets, one call each, every result copied into its shared buffer."""
-        calls = order["calls"]
-        self.kit.call_all(self.solution, self.inputs[:calls], self.outputs[:calls])
+        calls, copies, mode = order["calls"], order["copies"], order["mode"]
+        if mode == "wall":
+            self.kit.call_all(self.solution, self.inputs[:calls], self.outputs[:calls], copies)
+            return 0.0
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(SPIN_CYCLES[mode])  # type: ignore[no-untyped-call]
+        begin.record()
+        if mode == "stream":
+            self.kit.call_all(self.solution, self.inputs[:calls], self.outputs[:calls], copies)
+        elif calls:
+            self.graphs[copies].replay()
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) / 1e3
+
+    def capture(self, order: dict[str, Any], fds: list[int]) -> float:
+        """Capture all calls in one CUDA graph, once with one copy of each result and once with two."""
+        for copies in (1, 2):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self.kit.call_all(self.solution, self.inputs, self.outputs, copies)
+            self.graphs[copies] = graph
+        for graph in self.graphs.values():
+            graph.replay()  # the first launch uploads the graph
+        torch.cuda.synchronize()
         return 0.0
 
-    def _views(self, buffer: torch.Tensor, layout: dict[str, Any], index: int) -> tuple[torch.Tensor, ...]:
-        views = []
-        for shape, dtype_name, offset in layout["slots"]:
-            dtype = getattr(torch, dtype_name)
-            start = index * layout["set_bytes"] + offset
-            count = 1
-            for size in shape:
-                count *= size
-            views.append(buffer[start : start + count * dtype.itemsize].view(dtype).view(shape))
-        return tuple(views)
+
+class HostBytes:
+    """The worker's view of a memfd."""
+
+    def __init__(self, fd: int, size_bytes: int) -> None:
+        # Its pages are touched here, so that no timed call pays for them.
+        shared = mmap.mmap(fd, size_bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        os.close(fd)
+        self.tensor = torch.frombuffer(shared, dtype=torch.uint8)
+
+    def close(self) -> None:
+        """The mapping goes with its last tensor."""
+
+
+def attach_host(fd: int, size_bytes: int, device: int) -> HostBytes:
+    """Map a buffer of the judge's; `device` is for GPU memory only."""
+    return HostBytes(fd, size_bytes)
+
+
+def views(buffer: torch.Tensor, layout: dict[str, Any], index: int) -> tuple[torch.Tensor, ...]:
+    """The tensors of set `index`, as arena.judge.layout lays them out."""
+    found = []
+    for shape, dtype_name, offset in layout["slots"]:
+        dtype = getattr(torch, dtype_name)
+        start = index * layout["set_bytes"] + offset
+        count = 1
+        for size in shape:
+            count *= size
+        found.append(buffer[start : start + count * dtype.itemsize].view(dtype).view(shape))
+    return tuple(found)
+
+
+def obey(state: State, order: dict[str, Any], fds: list[int]) -> tuple[int, float]:
+    """(status, device seconds) of one order."""
+    orders: dict[str, Callable[[dict[str, Any], list[int]], float]]
+    orders = {"load": state.load, "shape": state.shape, "run": state.run, "capture": state.capture}
+    try:
+        return DONE, orders[order["op"]](order, fds)
+    except state.kit.BadOutput as bad:
+        print(f"worker: {bad}", file=sys.stderr)
+        return int(bad.code), 0.0
+    except state.kit.BadSolution as bad:
+        print(f"worker: {bad}", file=sys.stderr)
+        return UNUSABLE, 0.0
+    except Exception:  # the one place where a submission's crash becomes a record
+        traceback.print_exc()
+        return {"load": UNUSABLE, "capture": UNCAPTURABLE}.get(order["op"], RAISED), 0.0
 
 
 def serve(state: State) -> None:
     """Take orders until the judge hangs up."""
-    kit = state.kit
     while True:
         message, fds, _, _ = socket.recv_fds(state.channel, ORDER_BYTES, 2)
         if not message:
             return
         order = json.loads(message)
-        status, device_s = DONE, 0.0
-        try:
-            device_s = {"load": state.load, "shape": state.shape, "run": state.run}[order["op"]](order, fds)
-        except kit.BadOutput as bad:
-            print(f"worker: {bad}", file=sys.stderr)
-            status = bad.code
-        except kit.BadSolution as bad:
-            print(f"worker: {bad}", file=sys.stderr)
-            status = UNUSABLE
-        except Exception:  # the one place where a submission's crash becomes a record
-            traceback.print_exc()
-            status = UNUSABLE if order["op"] == "load" else RAISED
+        status, device_s = obey(state, order, fds)
         sys.stderr.flush()
         state.channel.send(REPLY.pack(MAGIC, order["seq"], status, device_s))
 
 
+def load_module(path: str, name: str) -> ModuleType:
+    """A file of the judge's as a module."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def main() -> None:
-    fd, solution_path, kit_path = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    spec = importlib.util.spec_from_file_location("benchmark", kit_path)
-    assert spec and spec.loader
-    kit = importlib.util.module_from_spec(spec)
-    sys.modules["benchmark"] = kit
-    spec.loader.exec_module(kit)
-    serve(State(socket.socket(fileno=fd), kit, solution_path))
+    """Serve the judge at the other end of the socket."""
+    fd, solution_path, kit_path, vmm_path = sys.argv[1:5]
+    kit = load_module(kit_path, Path(kit_path).stem)
+    serve(State(socket.socket(fileno=int(fd)), solution_path, kit, vmm_path))
 
 
 if __name__ == "__main__":

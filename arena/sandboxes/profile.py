@@ -167,7 +167,7 @@ def _file(path: str, data: bytes, mode: str = "0444") -> list[Argument]:
 def _bind(source: Path, destination: str, host: Host, hidden: tuple[Path, ...] = ()) -> list[Argument]:
     """A host path, read-only, with what is secret or `hidden` in it covered."""
     for secret in (*host.secret_folders, *host.secret_files):
-        if source.is_relative_to(secret):
+        if _inside(source, secret):
             raise SandboxError(
                 f"{source} would be shown in the sandbox at {destination}, but lies in {secret}, which must not be"
             )
@@ -176,8 +176,8 @@ def _bind(source: Path, destination: str, host: Host, hidden: tuple[Path, ...] =
 
 def _covers(source: Path, destination: str, host: Host, hidden: tuple[Path, ...]) -> list[Argument]:
     """Empty read-only folders and files over what lies below `source` and is not to be seen."""
-    folders = {path for path in (*host.secret_folders, *hidden) if path.is_relative_to(source) and path != source}
-    files = {path for path in host.secret_files if path.is_relative_to(source) and path != source}
+    folders = {path for path in (*host.secret_folders, *hidden) if _inside(path, source) and path != source}
+    files = {path for path in host.secret_files if _inside(path, source) and path != source}
     words: list[Argument] = []
     for path in sorted(folders | files):
         if not folders.isdisjoint(path.parents):
@@ -185,3 +185,8 @@ def _covers(source: Path, destination: str, host: Host, hidden: tuple[Path, ...]
         place = f"{destination}/{path.relative_to(source)}"
         words += _file(place, b"", "0000") if path in files else ["--perms", "0555", "--tmpfs", place, "--remount-ro", place]
     return words
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    """`is_relative_to`, 20 times faster: it is asked some 600 times for a box."""
+    return f"{path}/".startswith(f"{folder}/")

@@ -18,6 +18,8 @@ from arena.errors import SandboxError
 
 ALLOWED = ("torch", "numpy", "triton", "ninja", "setuptools", "wheel", "cuda-bindings")
 """What a submission may import, with what these require. `cuda-bindings` maps the judge's GPU buffers."""
+PROGRAMS = ("ninja",)
+"""What these install beside their modules and torch looks for on PATH, when it compiles extensions."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def installed() -> Runtime:
         # A build with a shared libpython has the path of its library written into it, which the box does not have.
         library_path=str(inside / "lib") if moved and sysconfig.get_config_var("Py_ENABLE_SHARED") else "",
         packages=tuple(sorted({entry for found in distributions for entry in entries(found)})),
-        commands={name: program for found in distributions for name, program in commands(found)},
+        commands=dict(command for found in distributions for command in commands(found)),
         hidden=tuple(sorted(set(package_folders(base)) | set(package_folders(Path("/usr"))))),
     )
 
@@ -123,17 +125,16 @@ def entries(distribution: metadata.Distribution) -> Iterator[Path]:
 
 
 def commands(distribution: metadata.Distribution) -> Iterator[tuple[str, Path | bytes]]:
-    """Programs that it installed: binaries as they are, entry points as scripts for the box's own interpreter."""
-    scripts = {point.name: point for point in distribution.entry_points if point.group == "console_scripts"}
-    for name, point in scripts.items():
-        called = f"from {point.module} import {point.attr.split('.')[0]}"
-        yield name, f"#!/opt/venv/bin/python\nimport sys\n{called}\nsys.exit({point.attr}())\n".encode()
+    """Those of `PROGRAMS` that it installed: a binary as it is, an entry point as a script for the box's own interpreter."""
+    for point in distribution.entry_points:
+        if point.group == "console_scripts" and point.name in PROGRAMS:
+            called = f"from {point.module} import {point.attr}\nsys.exit({point.attr}())"
+            yield point.name, f"#!/opt/venv/bin/python\nimport sys\n{called}\n".encode()
+            return
     for file in _record(distribution):
         path = Path(str(distribution.locate_file(file)))
-        if file.startswith("../") and path.parent.name == "bin" and path.name not in scripts and path.is_file():
-            with path.open("rb") as stream:
-                if stream.read(4) == b"\x7fELF":
-                    yield path.name, path.resolve()
+        if path.name in PROGRAMS and path.parent.name == "bin" and path.is_file():
+            yield path.name, path.resolve()
 
 
 def package_folders(prefix: Path) -> Iterator[Path]:

@@ -35,11 +35,11 @@ WRONG_TYPE, WRONG_COUNT, WRONG_SHAPE, WRONG_DTYPE, WRONG_DEVICE, WRONG_LAYOUT = 
 COPY = torch.Tensor.copy_
 IS_CONTIGUOUS = torch.Tensor.is_contiguous
 
-Solution = Callable[..., Any]
+Solution = Callable[..., object]
 Sets = Sequence[tuple[Tensor, ...]]
 
 
-class BadOutput(Exception):
+class BadOutput(Exception):  # noqa: N818
     """The solution returned something else than it should."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -48,13 +48,13 @@ class BadOutput(Exception):
         self.text = text
 
 
-class BadSolution(Exception):
+class BadSolution(Exception):  # noqa: N818
     """The file does not define what it should."""
 
 
-def accept(returned: Any, wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def accept(returned: object, wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """`returned` as a tuple of plain tensors with the count, shapes, dtypes and device of `wanted`; else BadOutput."""
-    results = tuple(returned) if type(returned) in (tuple, list) else (returned,)
+    results = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
     if len(results) != len(wanted):
         raise BadOutput(WRONG_COUNT, f"the solution returned {len(results)} values where {len(wanted)} are due")
     for i, (out, like) in enumerate(zip(results, wanted, strict=True)):
@@ -71,12 +71,16 @@ def accept(returned: Any, wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return results
 
 
-def call_all(solution: Solution, inputs: Sets, outputs: Sets) -> None:
-    """Call the solution on every input set and copy what it returns into the outputs of that set."""
+def call_all(solution: Solution, inputs: Sets, outputs: Sets, copies: int = 1) -> None:
+    """Call the solution on every input set and copy what it returns into the outputs of that set.
+
+    With `copies` more than 1 each result is copied that many times over, which tells what one copy costs.
+    """
     with torch.no_grad():
         for arguments, wanted in zip(inputs, outputs, strict=True):
             for out, target in zip(accept(solution(*arguments), wanted), wanted, strict=True):
-                COPY(target, out)
+                for _ in range(copies):
+                    COPY(target, out)
 
 
 def load_module(path: Path, name: str) -> ModuleType:
@@ -139,7 +143,12 @@ def main() -> int:
 
 
 def measure(
-    solution: Solution, make_inputs: Callable[..., Any], facts: Mapping[str, Any], shape: Mapping[str, int], device: str, windows: int
+    solution: Solution,
+    make_inputs: Callable[..., Any],
+    facts: Mapping[str, Any],
+    shape: Mapping[str, int],
+    device: str,
+    windows: int,
 ) -> list[float]:
     """Seconds per call, one value per window."""
     seed = int.from_bytes(os.urandom(6), "little")
@@ -161,14 +170,14 @@ def measure(
 def timed(solution: Solution, inputs: Sets, outputs: Sets, device: str) -> float:
     """Seconds that `call_all` takes, by CUDA events on a GPU and by the clock elsewhere."""
     if device == "cuda":
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
         torch.cuda._sleep(1_000_000)  # type: ignore[no-untyped-call]  # some 0.5 ms of spinning: the host runs ahead meanwhile
         start.record()
         call_all(solution, inputs, outputs)
         end.record()
         torch.cuda.synchronize()
-        return start.elapsed_time(end) / 1e3
+        return float(start.elapsed_time(end)) / 1e3
     start_s = time.perf_counter()
     call_all(solution, inputs, outputs)
     return time.perf_counter() - start_s

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -97,7 +98,12 @@ def main() -> int:
 
 
 def check_set(
-    solution: Callable[..., Any], reference: Any, facts: Mapping[str, Any], shape: Mapping[str, int], seed: int, device: str
+    solution: Callable[..., object],
+    reference: ModuleType,
+    facts: Mapping[str, Any],
+    shape: Mapping[str, int],
+    seed: int,
+    device: str,
 ) -> bool:
     """Check one input set, print its line, and say whether it passed."""
     from benchmark import accept, output_buffers
@@ -111,7 +117,9 @@ def check_set(
         answer = reference.reference(*kept)
     refs = answer if isinstance(answer, tuple) else (answer,)
     faults = [
-        f"input {facts['inputs'][i]['name']} was changed" for i, (t, old) in enumerate(zip(inputs, kept, strict=True)) if not same(t, old)
+        f"input {facts['inputs'][i]['name']} was changed"
+        for i, (t, old) in enumerate(zip(inputs, kept, strict=True))
+        if not same(t, old)
     ]
     told = []
     for output, out, second, ref in zip(facts["outputs"], outs, again, refs, strict=True):

@@ -48,7 +48,7 @@ def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "c
         return make_public_inputs(shape, seed, device=device)
     if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r} (known: public, {', '.join(MODES)})")
-    B, D, page, mean_len = (shape[name] for name in ("B", "D", "page", "mean_len"))
+    B, page, mean_len = (shape[name] for name in ("B", "page", "mean_len"))
     host, values = generators(seed, device)
     equal = {"length_one": 1, "full_page": page, "page_plus_one": page + 1}
     if mode in equal:

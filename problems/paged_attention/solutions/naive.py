@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
-    B, Hq, D = q.shape
+    Hq, D = q.shape[1:]
     page, Hkv = kv.shape[2], kv.shape[3]
     out = torch.empty_like(q)
     for b, length in enumerate(seq_lens.tolist()):

@@ -23,12 +23,14 @@ typedef float vec __attribute__((vector_size(64)));
 typedef int32_t ivec __attribute__((vector_size(64)));
 typedef uint32_t uvec __attribute__((vector_size(64)));
 
-enum { CHUNK = 64, BLOCKS = CHUNK / 16, MOST_HQ = 128, MOST_D = 256 };
+enum { CHUNK = 32, MOST_HQ = 128, MOST_D = 256 };
 
 #define INLINE static inline __attribute__((always_inline))
 
 typedef struct { const bf16 *kv; const int32_t *table, *lens; int B, Hkv, D, page, columns; } problem;
 typedef struct { int b, t; } cursor;
+typedef struct { const bf16 *at, *end; } run;
+typedef struct { run runs[2 * CHUNK + 2]; int now, count; } queue;
 
 /* A bf16 is the upper half of a float. 32 of them become two vectors: those at even and those at odd places. */
 INLINE void widen(const bf16 *p, vec *even, vec *odd) {
@@ -61,8 +63,27 @@ INLINE vec exp2v(vec x) {
 
 INLINE float exp2s(float x) { return exp2v((vec){0} + x)[0]; }
 INLINE vec maxv(vec a, vec b) { ivec m = a > b; return (vec)(((ivec)a & m) | ((ivec)b & ~m)); }
-INLINE float max_of(vec x) { float m = x[0]; for (int i = 1; i < 16; i++) m = x[i] > m ? x[i] : m; return m; }
-INLINE float sum_of(vec x) { float s = 0; for (int i = 0; i < 16; i++) s += x[i]; return s; }
+#ifdef __clang__
+INLINE vec turned(vec x, int by) { vec y = x; for (int i = 0; i < 16; i++) y[i] = x[i ^ by]; return y; }
+#else
+INLINE vec turned(vec x, int by) {
+    const ivec lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return __builtin_shuffle(x, lane ^ by);
+}
+#endif
+INLINE float max_of(vec x) { for (int by = 8; by; by /= 2) x = maxv(x, turned(x, by)); return x[0]; }
+INLINE float sum_of(vec x) { for (int by = 8; by; by /= 2) x += turned(x, by); return x[0]; }
+
+/* Ask for the next lines of the chunk to come, in the order of memory. Asked for a few at a time between arithmetic:
+   all at once they would fill the core's line buffers and stall it. */
+INLINE void pull(queue *u, int lines) {
+    for (; lines > 0 && u->now < u->count; lines--) {
+        run *r = u->runs + u->now;
+        __builtin_prefetch(r->at, 0, 3);
+        r->at += 32;
+        u->now += r->at >= r->end;
+    }
+}
 
 /* q . k for 16 rows at once. */
 #if defined(__AVX512F__) && defined(__AVX512BF16__)
@@ -70,13 +91,16 @@ INLINE float sum_of(vec x) { float s = 0; for (int i = 0; i < 16; i++) s += x[i]
 #define QUARTERS(a, b) _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd))
 #define PAIRS(a, b) _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee))
 #define SINGLES(a, b) _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd))
+/* memcpy and not a cast: for the cast gcc 12 goes through the stack. */
+INLINE __m512bh load(const bf16 *p) { __m512bh x; memcpy(&x, p, sizeof x); return x; }
+
 INLINE vec dots(const bf16 *q, const bf16 *const *rows, int skip, int D) {
     __m512 s[16], r[4];
     for (int t = 0; t < 16; t++) s[t] = _mm512_setzero_ps();
     for (int d = 0; d < D; d += 32) {
-        __m512bh x = (__m512bh)_mm512_loadu_si512(q + d);
+        __m512bh x = load(q + d);
 #pragma GCC unroll 16
-        for (int t = 0; t < 16; t++) s[t] = _mm512_dpbf16_ps(s[t], x, (__m512bh)_mm512_loadu_si512(rows[t] + skip + d));
+        for (int t = 0; t < 16; t++) s[t] = _mm512_dpbf16_ps(s[t], x, load(rows[t] + skip + d));
     }
 #pragma GCC unroll 4
     for (int k = 0; k < 4; k++) r[k] = QUARTERS(HALVES(s[k], s[4 + k]), HALVES(s[8 + k], s[12 + k]));
@@ -100,7 +124,8 @@ INLINE vec dots(const bf16 *q, const bf16 *const *rows, int skip, int D) {
 #endif
 
 /* acc[g] = acc[g] * keep[g] + sum over n tokens of p[g][t] * v[t], for G heads and all D columns. */
-INLINE void weigh(const int G, float *acc, const float *keep, float (*p)[CHUNK], const bf16 *const *rows, long skip, int n, int D) {
+INLINE void weigh(const int G, float *acc, const float *keep, float (*p)[CHUNK], const bf16 *const *rows, queue *u,
+                  long skip, int n, int D) {
     for (int d = 0; d < D; d += 32) {
         vec even[8], odd[8], ve, vo;
 #pragma GCC unroll 8
@@ -111,6 +136,7 @@ INLINE void weigh(const int G, float *acc, const float *keep, float (*p)[CHUNK],
             odd[g] *= keep[g];
         }
         for (int t = 0; t < n; t++) {
+            pull(u, 1);
             widen(rows[t] + skip + d, &ve, &vo);
 #pragma GCC unroll 8
             for (int g = 0; g < G; g++) {
@@ -126,22 +152,25 @@ INLINE void weigh(const int G, float *acc, const float *keep, float (*p)[CHUNK],
     }
 }
 
-static void weigh_any(int G, float *acc, const float *keep, float (*p)[CHUNK], const bf16 *const *rows, long skip, int n, int D) {
+static void weigh_any(int G, float *acc, const float *keep, float (*p)[CHUNK], const bf16 *const *rows, queue *u,
+                      long skip, int n, int D) {
     switch (G) {
-        case 1: weigh(1, acc, keep, p, rows, skip, n, D); break;
-        case 2: weigh(2, acc, keep, p, rows, skip, n, D); break;
-        case 3: weigh(3, acc, keep, p, rows, skip, n, D); break;
-        case 4: weigh(4, acc, keep, p, rows, skip, n, D); break;
-        case 5: weigh(5, acc, keep, p, rows, skip, n, D); break;
-        case 6: weigh(6, acc, keep, p, rows, skip, n, D); break;
-        case 7: weigh(7, acc, keep, p, rows, skip, n, D); break;
-        default: weigh(8, acc, keep, p, rows, skip, n, D);
+        case 1: weigh(1, acc, keep, p, rows, u, skip, n, D); break;
+        case 2: weigh(2, acc, keep, p, rows, u, skip, n, D); break;
+        case 3: weigh(3, acc, keep, p, rows, u, skip, n, D); break;
+        case 4: weigh(4, acc, keep, p, rows, u, skip, n, D); break;
+        case 5: weigh(5, acc, keep, p, rows, u, skip, n, D); break;
+        case 6: weigh(6, acc, keep, p, rows, u, skip, n, D); break;
+        case 7: weigh(7, acc, keep, p, rows, u, skip, n, D); break;
+        default: weigh(8, acc, keep, p, rows, u, skip, n, D);
     }
 }
 
 /* Key rows (head 0) of the next tokens of one sequence; their number, 0 after the last sequence. The table is never
-   read past the length; the list is filled up with its last row, so that blocks of 16 read only real keys. */
-static int next_rows(const problem *a, cursor *c, const bf16 **rows) {
+   read past the length; the list is filled up with its last row, so that blocks of 16 read only real keys. The queue
+   gets the same tokens as runs of memory, keys and values. */
+static int next_rows(const problem *a, cursor *c, const bf16 **rows, queue *u) {
+    u->now = u->count = 0;
     if (c->b < a->B && c->t >= a->lens[c->b]) { c->b++; c->t = 0; }
     if (c->b >= a->B) return 0;
     int left = a->lens[c->b] - c->t, n = left < CHUNK ? left : CHUNK;
@@ -150,14 +179,16 @@ static int next_rows(const problem *a, cursor *c, const bf16 **rows) {
     int column = c->t / a->page, slot = c->t % a->page;
     for (int t = 0; t < n; column++, slot = 0) {
         const bf16 *row = a->kv + ((long)pages[column] * 2 * a->page + slot) * token;
+        u->runs[u->count].at = row;
+        u->runs[u->count + 1].at = row + a->page * token;
         for (; slot < a->page && t < n; slot++, row += token) rows[t++] = row;
+        u->runs[u->count++].end = row;
+        u->runs[u->count++].end = row + a->page * token;
     }
     for (int t = n; t < CHUNK; t++) rows[t] = rows[n - 1];
     c->t += n;
     return n;
 }
-
-INLINE void fetch(const bf16 *p, int D) { for (int d = 0; d < D; d += 32) __builtin_prefetch(p + d, 0, 3); }
 
 INLINE void attend_d(const bf16 *q, bf16 *out, const problem *a, int Hq, const int D) {
     const bf16 *lists[2][CHUNK];
@@ -169,11 +200,12 @@ INLINE void attend_d(const bf16 *q, bf16 *out, const problem *a, int Hq, const i
     const long to_values = (long)a->page * a->Hkv * D;
     const ivec lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     cursor c = {0, 0};
-    int n = next_rows(a, &c, lists[0]);
+    queue u;
+    int n = next_rows(a, &c, lists[0], &u);
     for (int turn = 0; n; turn ^= 1) {
-        const bf16 **rows = lists[turn], **coming = lists[turn ^ 1];
+        const bf16 **rows = lists[turn];
         const int b = c.b, first = c.t <= CHUNK, last = c.t == a->lens[b];
-        const int ahead = next_rows(a, &c, coming);
+        const int ahead = next_rows(a, &c, lists[turn ^ 1], &u);
         if (first) {
             memset(acc, 0, sizeof(float) * Hq * D);
             for (int g = 0; g < Hq; g++) top[g] = -INFINITY, total[g] = 0;
@@ -181,8 +213,8 @@ INLINE void attend_d(const bf16 *q, bf16 *out, const problem *a, int Hq, const i
         for (int h = 0; h < a->Hkv; h++) {
             const int g0 = h * G;
             for (int t = 0; t < n; t += 16) {
-                for (int i = t; i < t + 16 && i < ahead; i++) fetch(coming[i] + h * D, D);
                 for (int g = g0; g < g0 + G; g++) {
+                    pull(&u, 1 + D / (2 * G));
                     vec s = dots(q + ((long)b * Hq + g) * D, rows + t, h * D, D) * scale;
                     ivec real = lane < n - t;
                     s = (vec)(((ivec)s & real) | ((ivec)((vec){0} - INFINITY) & ~real));
@@ -203,9 +235,8 @@ INLINE void attend_d(const bf16 *q, bf16 *out, const problem *a, int Hq, const i
                 total[g] = total[g] * keep[g] + sum_of(sum);
                 top[g] = most;
             }
-            for (int i = 0; i < ahead; i++) fetch(coming[i] + to_values + h * D, D);
             for (int g = g0; g < g0 + G; g += 8)
-                weigh_any(g0 + G - g, acc + g * D, keep + g, p + g, rows, to_values + h * D, n, D);
+                weigh_any(g0 + G - g, acc + g * D, keep + g, p + g, rows, &u, to_values + h * D, n, D);
         }
         if (last)
             for (int g = 0; g < Hq; g++)

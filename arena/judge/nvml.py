@@ -1,0 +1,80 @@
+"""What the driver's management library says of a GPU: identity, state, and who else is on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from arena.errors import JudgeError
+
+UNKNOWN = "unknown"
+THERMAL_REASONS = {0x08: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
+"""Clock event reasons under which a time is not the chip's own (nvml.h: nvmlClocksEventReason...)."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as NVML sees it; `handle` is valid inside `opened`."""
+
+    library: Any
+    handle: Any
+
+    def ask(self, name: str, *arguments: object) -> Any:  # noqa: ANN401  the bindings are untyped
+        """The answer of `nvmlDeviceGet<name>`, or None where this driver does not tell."""
+        try:
+            return getattr(self.library, f"nvmlDeviceGet{name}")(self.handle, *arguments)
+        except (self.library.NVMLError, AttributeError):
+            return None
+
+    def conditions(self) -> dict[str, str]:
+        """Clocks, power, temperature and throttle reasons right now; what is not told is `unknown`."""
+        reasons = self.ask("CurrentClocksEventReasons")
+        if reasons is None:
+            reasons = self.ask("CurrentClocksThrottleReasons")
+        readings: dict[str, tuple[Any, Callable[[Any], str]]] = {
+            "sm_clock_mhz": (self.ask("ClockInfo", self.library.NVML_CLOCK_SM), str),
+            "memory_clock_mhz": (self.ask("ClockInfo", self.library.NVML_CLOCK_MEM), str),
+            "power_w": (self.ask("PowerUsage"), lambda mw: f"{mw / 1000:.0f}"),
+            "temperature_c": (self.ask("Temperature", self.library.NVML_TEMPERATURE_GPU), str),
+            "throttle": (reasons, throttling),
+        }
+        return {name: show(value) if value is not None else UNKNOWN for name, (value, show) in readings.items()}
+
+    def strangers(self) -> list[int]:
+        """Pids of other processes that compute on this GPU."""
+        processes = self.ask("ComputeRunningProcesses") or []
+        return sorted(process.pid for process in processes if process.pid != os.getpid())
+
+    def minor(self) -> int | None:
+        """Number of its node /dev/nvidia<N>, which need not be CUDA's."""
+        found = self.ask("MinorNumber")
+        return None if found is None else int(found)
+
+
+def throttling(reasons: int) -> str:
+    """The reasons in words that spoil a time; `none` when there is none of those."""
+    return ", ".join(word for bit, word in THERMAL_REASONS.items() if reasons & bit) or "none"
+
+
+@contextmanager
+def opened(uuid: str) -> Iterator[Gpu | None]:
+    """The GPU of that UUID; None where the library or the driver's part of it is absent, which is recorded, not an error."""
+    try:
+        import pynvml
+    except ImportError:
+        yield None
+        return
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield Gpu(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid.encode()))
+    except pynvml.NVMLError_NotFound:
+        raise JudgeError(f"the driver's management library knows no GPU {uuid}") from None
+    finally:
+        pynvml.nvmlShutdown()

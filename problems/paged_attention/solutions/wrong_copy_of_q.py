@@ -1,0 +1,8 @@
+# verdict: incorrect
+# The query itself: the right shape, dtype and rough size.
+
+from torch import Tensor
+
+
+def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
+    return q

@@ -1,0 +1,340 @@
+"""Limits, ends, and freezing of real boxes."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from arena.errors import SandboxError
+from arena.sandboxes import MIB, Box, Limits, bwrap
+
+REASON = bwrap.missing()
+pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+ROOT = Path(__file__).parents[1]
+TOKEN_FOUND_S = 5.0
+
+
+@contextmanager
+def running(*command, **fields):
+    """A box whose command has printed its first line."""
+    with bwrap.run(Box(**{"kind": "worker", "command": command, **fields})) as box:
+        assert box.stdout.readline() == b"ready\n"
+        yield box
+
+
+def token():
+    """An argument for `sleep` that no other process of the machine has."""
+    return f"{random.randrange(10**6, 10**7)}.{os.getpid()}"
+
+
+def alive(mark):
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in path.read_bytes():
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def until(count, mark):
+    """Wait until so many processes with this mark exist."""
+    deadline = time.monotonic() + TOKEN_FOUND_S
+    while len(alive(mark)) != count:
+        assert time.monotonic() < deadline, f"{len(alive(mark))} processes instead of {count}"
+        time.sleep(0.01)
+
+
+STUBBORN = (
+    "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM; (sleep {0} &) ; sleep {0}' &) ; sleep {0} & echo ready; wait; sleep {0}"
+)
+
+
+def test_kill_ends_daemons_that_ignore_everything_and_is_quick():
+    mark = token()
+    with running("sh", "-c", STUBBORN.format(mark)) as box:
+        until(7, mark)  # bwrap, process 1 and both shells have it in their arguments, and three sleeps
+        began = time.monotonic()
+        box.kill()
+        assert time.monotonic() - began < 0.25
+        assert alive(mark) == []
+        assert box.wait() == 137
+        box.kill()  # once more does nothing
+
+
+def test_leaving_the_block_kills_and_an_error_passes_through():
+    mark = token()
+    with pytest.raises(ZeroDivisionError), running("sh", "-c", STUBBORN.format(mark)):
+        _ = 1 / 0
+    assert alive(mark) == []
+
+
+def test_what_the_command_leaves_behind_ends_with_it():
+    mark = token()
+    with bwrap.run(Box("worker", ("sh", "-c", f"setsid sleep {mark} & exit 5"))) as box:
+        assert box.wait(10) == 5
+        assert alive(mark) == []
+
+
+def test_wait_gives_up_at_its_time():
+    with running("sh", "-c", "echo ready; sleep 60") as box:
+        began = time.monotonic()
+        assert box.wait(0.2) is None
+        assert 0.2 <= time.monotonic() - began < 0.5
+        assert box.wait(0) is None
+
+
+def test_terminate_lets_the_command_finish_its_work():
+    script = "trap 'sleep 0.3; echo saved; exit 9' TERM; echo ready; while :; do sleep 0.02; done"
+    with running("sh", "-c", script) as box:
+        box.terminate()
+        assert box.wait(10) == 9
+        assert box.stdout.read() == b"saved\n"
+        box.terminate()  # nobody is there any more
+
+
+def test_kill_from_another_thread_while_waiting():
+    with running("sh", "-c", "echo ready; sleep 60") as box:
+        threading.Timer(0.1, box.kill).start()
+        assert box.wait(10) == 137
+
+
+def test_a_flood_that_nobody_reads_does_not_hold_up_the_end():
+    with running("sh", "-c", "echo ready; yes | cat >&2 & yes") as box:
+        time.sleep(0.1)
+        began = time.monotonic()
+        box.kill()
+        assert time.monotonic() - began < 0.25
+
+
+@pytest.mark.parametrize("victim", ["arena", "thread"])
+def test_the_box_ends_with_who_started_it(victim):
+    mark = token()
+    script = (
+        "import sys, threading, time\n"
+        "from arena.sandboxes import Box, bwrap\n"
+        "def hold():\n"
+        "    entered = bwrap.run(Box('worker', ('sh', '-c', sys.argv[1])))\n"
+        "    kept.append(entered); kept.append(entered.__enter__())\n"
+        "    kept[1].stdout.readline(); print('up', flush=True); time.sleep(float(sys.argv[2]))\n"
+        "kept = []\n"
+        "thread = threading.Thread(target=hold); thread.start(); thread.join(); time.sleep(60)\n"
+    )
+    seconds = "60" if victim == "arena" else "0.5"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, STUBBORN.format(mark), seconds], cwd=ROOT, stdout=subprocess.PIPE
+    ) as arena:
+        try:
+            assert arena.stdout.readline() == b"up\n"
+            if victim == "arena":
+                arena.kill()
+                arena.wait()
+            until(0 if victim == "arena" else 1, mark)  # the mark stands in the script's own arguments too
+        finally:
+            arena.kill()
+
+
+def test_bwrap_killed_from_outside_takes_the_box_along():
+    mark = token()
+    with running("sh", "-c", STUBBORN.format(mark)) as box:
+        os.kill(box._bwrap.pid, signal.SIGKILL)
+        assert box.wait(10) == 137
+        assert alive(mark) == []
+
+
+def test_largest_file_is_bounded():
+    limits = Limits(file_bytes=MIB)
+    with bwrap.run(Box("worker", ("sh", "-c", "head -c 3000000 /dev/zero > /tmp/x; stat -c %s /tmp/x"), limits=limits)) as box:
+        assert box.stdout.read() == b"1048576\n"
+        assert box.limits["files"] == "RLIMIT_FSIZE 1 MiB"
+
+
+@pytest.mark.parametrize(("place", "field"), [("/tmp", "tmp_bytes"), ("/home/agent", "home_bytes"), ("/dev/shm", "shm_bytes")])
+def test_private_memory_is_bounded(place, field):
+    command = ("sh", "-c", f"head -c 9000000 /dev/zero > {place}/x; stat -c %s {place}/x")
+    with bwrap.run(Box("worker", command, limits=Limits(**{field: 2 * MIB}))) as box:
+        assert box.stdout.read() == b"2097152\n"
+
+
+def test_open_files_are_bounded():
+    with bwrap.run(Box("worker", ("sh", "-c", "ulimit -n; ulimit -c; ulimit -n 5000"), limits=Limits(open_files=300))) as box:
+        assert box.stdout.read() == b"300\n0\n" and box.wait() != 0
+
+
+FORKS = """
+import os, time
+made = 0
+try:
+    while made < 1000:
+        if os.fork() == 0:
+            time.sleep(60); os._exit(0)
+        made += 1
+except OSError as error:
+    print(made, error.strerror, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="RLIMIT_NPROC needs a user of the box's own, which only root can give")
+def test_a_fork_storm_stops():
+    with bwrap.run(Box("worker", ("python", "-c", FORKS), limits=Limits(processes=64))) as box:
+        made, why = box.stdout.read().decode().split(" ", 1)
+        assert 50 <= int(made) < 64 and why == "Resource temporarily unavailable\n"
+        assert "RLIMIT_NPROC 64" in box.limits["processes"]
+
+
+SPIN = "sh -c 'while :; do :; done'"
+BUSY = f"{SPIN} & {SPIN} & echo ready; {SPIN}"
+
+
+def test_freeze_stops_everybody_and_thaw_lets_go():
+    with running("sh", "-c", BUSY) as box:
+        stopped = box.freeze()
+        time.sleep(0.3)
+        assert stopped > 0 and box.cpu_ns() == stopped
+        box.thaw()
+        time.sleep(0.2)
+        assert box.cpu_ns() > stopped + 50_000_000
+        again = box.freeze()
+        assert box.cpu_ns() == again > stopped
+
+
+def test_freeze_stops_threads_and_processes_in_the_middle_of_forks():
+    text = (
+        "import subprocess, threading, time\n"
+        "def spin():\n    while True: sum(range(1000))\n"
+        "def fork():\n    while True: subprocess.run(['true'])\n"
+        "for work in (spin, spin, fork, fork): threading.Thread(target=work).start()\n"
+        "print('ready', flush=True)\n"
+    )
+    with running("python", "-c", text) as box:
+        for _ in range(10):
+            stopped = box.freeze()
+            time.sleep(0.03)
+            assert box.cpu_ns() == stopped
+            box.thaw()
+            time.sleep(0.03)
+
+
+def test_a_frozen_box_can_be_killed_and_terminated():
+    mark = token()
+    with running("sh", "-c", STUBBORN.format(mark)) as box:
+        box.freeze()
+        box.kill()
+        assert alive(mark) == []
+    with running("sh", "-c", "echo ready; exec sleep 60") as box:
+        box.freeze()
+        box.terminate()
+        assert box.wait(0.1) is None
+        box.thaw()
+        assert box.wait(10) == 143
+
+
+# A process cannot run while it is stopped, but it can leave a timer that continues or kills it.
+TIMER = """
+import ctypes, os, signal, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+def timer(number, seconds):
+    event = struct.pack("=Qii", 0, number, 0) + bytes(48)   # struct sigevent, SIGEV_SIGNAL
+    made = ctypes.c_void_p()
+    assert libc.timer_create(1, event, ctypes.byref(made)) == 0
+    whole, rest = int(seconds), int(seconds % 1 * 1e9)
+    assert libc.timer_settime(made, 0, struct.pack("=4q", whole, rest, whole, rest), None) == 0
+"""
+CHEATS = {
+    "spins when continued by its timer": "timer(signal.SIGCONT, 0.1)\nprint('ready', flush=True)\nwhile True: pass",
+    "runs a moment when continued, then stops itself": (
+        "def again(*_):\n    os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "signal.signal(signal.SIGCONT, again)\ntimer(signal.SIGCONT, 0.1)\nprint('ready', flush=True)\nwhile True: time.sleep(1)"
+    ),
+    "vanishes": ("if os.fork() == 0:\n    timer(signal.SIGKILL, 0.2)\n    print('ready', flush=True)\nwhile True: time.sleep(1)"),
+    "dies, so that the kernel continues the group it leaves orphaned": (
+        "if os.fork() == 0:\n"
+        "    os.setpgid(0, 0)\n"
+        "    if os.fork() == 0:\n"
+        "        signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "        while True: pass\n"
+        "    timer(signal.SIGKILL, 0.2)\n    print('ready', flush=True)\n"
+        "while True: time.sleep(1)"
+    ),
+}
+
+
+@pytest.mark.parametrize("cheat", CHEATS.values(), ids=CHEATS)
+def test_who_runs_while_frozen_is_seen(cheat):
+    with running("python", "-c", TIMER + cheat) as box:
+        stopped = box.freeze()
+        time.sleep(0.4)
+        assert box.cpu_ns() > stopped
+
+
+def test_an_honest_process_with_timers_is_not_accused():
+    text = TIMER + (
+        "signal.signal(signal.SIGALRM, lambda *_: None)\nsignal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)\n"
+        "print('ready', flush=True)\nwhile True: time.sleep(0.001)"
+    )
+    with running("python", "-c", text) as box:
+        for _ in range(5):
+            stopped = box.freeze()
+            time.sleep(0.1)
+            assert box.cpu_ns() == stopped
+            box.thaw()
+
+
+def test_orders_to_a_box_that_has_ended():
+    with bwrap.run(Box("worker", ("true",))) as box:
+        box.wait(10)
+        with pytest.raises(SandboxError, match="has ended"):
+            box.freeze()
+
+
+PLAIN = """
+import sys
+from pathlib import Path
+from arena.sandboxes import Box, bwrap
+assert bwrap.missing() is None, bwrap.missing()
+work = Path(sys.argv[1])
+look = "id -u; echo new > made; grep CapEff /proc/self/status; ls /etc/shadow /root 2>&1 | wc -l; ls /proc/1/fd"
+with bwrap.run(Box("agent", ("sh", "-c", look), workspace=work)) as box:
+    print(box.stdout.read().decode().split(), box.wait(10), (work / "made").read_text().strip(), "processes" in box.limits)
+with bwrap.run(Box("worker", ("sh", "-c", "trap '' TERM; (setsid sleep 60 &); echo ready; while :; do :; done"))) as box:
+    box.stdout.readline()
+    stopped = box.freeze()
+    print(box.cpu_ns() == stopped)
+    box.thaw()
+    box.kill()
+    print(box.wait())
+"""
+
+
+def test_a_plain_user_has_the_same_wall(tmp_path_factory):
+    """With the system's own Python: the one that runs this may lie in a home that a plain user cannot enter."""
+    system = "/usr/bin/python3"
+    if os.geteuid() != 0:
+        pytest.skip("the other tests run as a plain user already")
+    plain = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", system, "-c"]
+    try:
+        probe = "import sys, arena.sandboxes.bwrap; assert sys.version_info >= (3, 11)"
+        able = subprocess.run([*plain, probe], cwd=ROOT, capture_output=True).returncode == 0
+    except OSError:
+        able = False
+    if not able:
+        pytest.skip(f"needs setpriv and {system} of 3.11 or later in a place that every user may enter")
+    work = Path("/tmp", f"arena-plain-{token()}")
+    work.mkdir()
+    try:
+        os.chown(work, 65534, 65534)
+        done = subprocess.run(
+            [*plain, PLAIN, str(work)], cwd=ROOT, env=os.environ | {"HOME": str(work)}, capture_output=True, text=True
+        )
+    finally:
+        subprocess.run(["rm", "-rf", str(work)])
+    assert done.stdout.splitlines() == ["['1000', 'CapEff:', '0000000000000000', '2'] 2 new False", "True", "137"], done.stderr
