@@ -18,7 +18,9 @@ from arena.formula import FormulaError, evaluate
 SCHEMA_VERSION = 1
 
 Profile = Literal["cpu", "gpu"]
-DType = Literal["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int8", "uint8", "bool"]
+DType = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int8", "uint8", "bool"
+]
 Rate = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
 """Arithmetic whose peak a hardware file may give, dense, in TFLOP/s (TOP/s for int8)."""
 
@@ -139,10 +141,14 @@ class Hardware(Record):
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Hardware:
-        figures = {"bandwidth_gb_s": self.bandwidth_gb_s, "l2_mb": self.l2_mb} | {f"tflops.{k}": v for k, v in self.tflops.items()}
+        figures = {"bandwidth_gb_s": self.bandwidth_gb_s, "l2_mb": self.l2_mb} | {
+            f"tflops.{k}": v for k, v in self.tflops.items()
+        }
         for key, figure in figures.items():
             if figure is not None and figure.source not in self.sources:
-                raise ValueError(f"{key}: source {figure.source!r} is not under `sources` (there: {', '.join(self.sources) or 'none'})")
+                raise ValueError(
+                    f"{key}: source {figure.source!r} is not under `sources` (there: {', '.join(self.sources) or 'none'})"
+                )
         if self.profile == "gpu" and (self.bandwidth_gb_s is None or not self.tflops or not self.device_names):
             raise ValueError("a GPU needs bandwidth_gb_s, tflops and device_names")
         return self

@@ -306,6 +306,19 @@ def test_a_box_that_cannot_be_built_is_an_error_with_bwraps_reason():
         raise AssertionError("it started")
 
 
+def test_an_environment_cannot_smuggle_an_option_in():
+    with pytest.raises(SandboxError, match="NUL"), bwrap.run(Box("worker", ("true",), env={"A": "1\0--share-net"})):
+        raise AssertionError("it started")
+
+
+def test_a_processor_that_is_not_there_is_an_error():
+    with (
+        pytest.raises(SandboxError, match=r"processors \[9999\] \(allowed here: "),
+        bwrap.run(Box("worker", ("true",), cpus=frozenset({9999}))),
+    ):
+        raise AssertionError("it started")
+
+
 def test_a_workspace_that_is_not_there_is_an_error(tmp_path):
     with (
         pytest.raises(SandboxError, match=r"absent is not a folder"),

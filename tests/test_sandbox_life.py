@@ -58,6 +58,7 @@ STUBBORN = (
 )
 
 
+@pytest.mark.timing
 def test_kill_ends_daemons_that_ignore_everything_and_is_quick():
     mark = token()
     with running("sh", "-c", STUBBORN.format(mark)) as box:
@@ -107,6 +108,7 @@ def test_kill_from_another_thread_while_waiting():
         assert box.wait(10) == 137
 
 
+@pytest.mark.timing
 def test_a_flood_that_nobody_reads_does_not_hold_up_the_end():
     with running("sh", "-c", "echo ready; yes | cat >&2 & yes") as box:
         time.sleep(0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import shutil
 import sys
 import tempfile
@@ -77,14 +78,9 @@ def _tried(name: str, look: Callable[[], str]) -> Check:
 
 def _torch() -> Check:
     try:
-        import torch
-    except ImportError:
+        return Check("torch", "ok", importlib.metadata.version("torch"))
+    except importlib.metadata.PackageNotFoundError:
         return Check("torch", "missing", "not installed: pip install 'arena[torch]' -c constraints.txt; the judge needs it")
-    return Check(
-        "torch",
-        "ok",
-        f"{torch.__version__}, CUDA {'available' if torch.cuda.is_available() else 'not available: hardware cpu is scored'}",
-    )
 
 
 def _writable(folder: Path) -> str:

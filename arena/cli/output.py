@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from arena.schema import Errors, Passed, Refused, ShapeScore
+from arena.schema import Passed, Refused, ShapeScore
 
 people = Console(stderr=True, highlight=False)
+if not people.is_terminal:
+    people = Console(stderr=True, highlight=False, width=100)  # a log has no width of its own
 
 COLOURS = {"passed": "green", "incorrect": "red", "forbidden": "red", "cheated": "bold red", "crashed": "red", "timed_out": "red"}
 
@@ -36,30 +39,22 @@ def show_score(score: Passed | Refused) -> None:
         if score.shape:
             people.print(f"  on {words(score.shape)}, inputs of class {score.mode!r}", soft_wrap=True)
     else:
-        people.print(_shapes(score))
-        people.print(
-            f"verdict {verdict('passed')}   peak_fraction [bold]{score.peak_fraction:.4f}[/] (geometric mean, {score.device.ceilings} ceilings)"
-        )
+        where = f"{score.problem} on {escape(score.device.name)}, {score.device.ceilings} ceilings"
+        people.print(where, _shapes(score), soft_wrap=True)
+        people.print(f"verdict {verdict('passed')}, peak_fraction [bold]{score.peak_fraction:.4f}[/] (geometric mean)")
         if score.review_suggested:
             people.print("A shape lies above 0.95 of its ceiling: look at the kernel, and at the ceiling, before you cite it.")
     spent = score.timings
-    people.print(
-        f"scored in {spent.total_s:.1f} s: build {spent.build_s:.1f}, check {spent.check_s:.1f}, benchmark {spent.benchmark_s:.1f}"
-    )
+    parts = f"build {spent.build_s:.1f}, check {spent.check_s:.1f}, benchmark {spent.benchmark_s:.1f}"
+    people.print(f"scored in {spent.total_s:.1f} s: {parts}")
 
 
 def _shapes(score: Passed) -> Table:
-    table = Table(title=f"{score.problem} on {escape(score.device.name)}", title_justify="left")
-    for header, justify in (
-        ("shape", "left"),
-        ("time", "right"),
-        ("95 % interval", "right"),
-        ("ceiling", "right"),
-        ("bound", "left"),
-        ("fraction", "right"),
-        ("error / gate", "left"),
-    ):
-        table.add_column(header, justify=justify)  # type: ignore[arg-type]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("shape", overflow="fold")
+    for header in ("time", "95 %", "ceiling", "fraction"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("bound", no_wrap=True)
     for shape in score.shapes:
         table.add_row(*_row(shape))
     return table
@@ -70,17 +65,11 @@ def _row(shape: ShapeScore) -> tuple[str, ...]:
     return (
         words(shape.shape),
         f"{shape.measured_s * 1e6:.1f} us",
-        f"{low_s * 1e6:.1f} to {high_s * 1e6:.1f}",
+        f"± {(high_s - low_s) / 2 / shape.measured_s:.1%}",
         f"{shape.ceiling_s * 1e6:.1f} us",
-        shape.bound,
         f"{shape.peak_fraction:.4f}",
-        errors(shape.error),
+        shape.bound,
     )
-
-
-def errors(error: Errors) -> str:
-    """The three errors of the gate, short."""
-    return f"{error.rel_fro:.1e} / {error.row:.1e} / {error.el:.1e}"
 
 
 def words(shape: Mapping[str, int]) -> str:

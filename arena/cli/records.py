@@ -105,10 +105,8 @@ def show(run_id: str, as_json: bool) -> None:
         return
     cell, session = annotation.cell, annotation.session
     people.print(f"[bold]{escape(annotation.run_id)}[/]", soft_wrap=True)
-    people.print(
-        f"{escape(cell.model)} ({cell.harness}) on {cell.problem} v{cell.problem_version}, {cell.hardware}, budget {cell.budget_s:g} s",
-        soft_wrap=True,
-    )
+    what = f"{escape(cell.model)} ({cell.harness}) on {cell.problem} v{cell.problem_version}, {cell.hardware}"
+    people.print(f"{what}, budget {cell.budget_s:g} s", soft_wrap=True)
     people.print(
         f"agent {session.agent_status} after {session.elapsed_s:.1f} s, {session.events} events, {session.snapshots} snapshots",
         soft_wrap=True,

@@ -63,7 +63,7 @@ class CudaMemory:
             self._target.copy_(self._source)
         end.record()
         end.synchronize()
-        return begin.elapsed_time(end) / 1e3
+        return float(begin.elapsed_time(end)) / 1e3
 
     def room_bytes(self) -> int | None:
         torch.cuda.empty_cache()

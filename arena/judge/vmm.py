@@ -90,4 +90,4 @@ def _rounded(size_bytes: int, device: int) -> int:
     """The size that the driver really maps: a multiple of its granularity, the same on both sides."""
     flag = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
     granularity = call(driver.cuMemGetAllocationGranularity, _wanted(device), flag)
-    return -(-size_bytes // granularity) * granularity
+    return -(-size_bytes // int(granularity)) * int(granularity)

@@ -81,7 +81,7 @@ class State:
             self.kit.call_all(self.solution, self.inputs[:calls], self.outputs[:calls], copies)
             return 0.0
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda._sleep(SPIN_CYCLES[mode])  # type: ignore[no-untyped-call]
+        torch.cuda._sleep(SPIN_CYCLES[mode])
         begin.record()
         if mode == "stream":
             self.kit.call_all(self.solution, self.inputs[:calls], self.outputs[:calls], copies)
@@ -89,7 +89,7 @@ class State:
             self.graphs[copies].replay()
         end.record()
         torch.cuda.synchronize()
-        return begin.elapsed_time(end) / 1e3
+        return float(begin.elapsed_time(end)) / 1e3
 
     def capture(self, order: dict[str, Any], fds: list[int]) -> float:
         """Capture all calls in one CUDA graph, once with one copy of each result and once with two."""

@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from arena import process
@@ -44,8 +45,10 @@ def run(box: Box, *, secrets: tuple[Path, ...] | None = None) -> Iterator[Runnin
     The thread that enters must live as long as the box: the kernel ends the box with the thread that started it.
     As root the workspace becomes the property of the box's throw-away user. `secrets` are arena's own unless given.
     """
-    if box.workspace is not None and not box.workspace.is_dir():
-        raise SandboxError(f"the workspace {box.workspace} is not a folder")
+    if box.workspace is not None:
+        if not box.workspace.is_dir():
+            raise SandboxError(f"the workspace {box.workspace} is not a folder")
+        box = replace(box, workspace=box.workspace.resolve())
     runtime = installed()
     words = arguments(box, runtime, survey(arena_secrets() if secrets is None else secrets))
     with ExitStack() as stack:

@@ -28,8 +28,6 @@ class Host:
     system: tuple[tuple[str, str | None], ...] = ()
     """/bin and its like: (path, what it links to), or (path, None) for a folder."""
     etc: tuple[Path, ...] = ()
-    topology: tuple[Path, ...] = ()
-    """Folders of /sys that describe the processors."""
     devices: tuple[Path, ...] = ()
     """GPU device nodes."""
     cuda: bool = False
@@ -53,7 +51,6 @@ def survey(secrets: tuple[Path, ...]) -> Host:
     return Host(
         system=tuple(system),
         etc=tuple(path for name in ETC if (path := Path("/etc", name)).exists()),
-        topology=tuple(path for name in ("cpu", "node") if (path := Path("/sys/devices/system", name)).is_dir()),
         devices=tuple(sorted(Path("/dev").glob("nvidia*"))),
         cuda=Path("/usr/local/cuda/bin").is_dir(),
         library_path=tuple(entry for entry in told if entry.startswith("/usr/") and Path(entry).is_dir()),

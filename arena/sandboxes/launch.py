@@ -74,11 +74,22 @@ def limit(name: str, value: int) -> None:
     resource.setrlimit(which, (value, value))
 
 
+def pin(cpus: list[int]) -> None:
+    """Run on these processors only; whatever is started from here inherits it."""
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError as error:
+        refuse(f"cannot run on processors {cpus} (allowed here: {sorted(os.sched_getaffinity(0))})", error.errno or 0)
+
+
 def become(uid: int) -> None:
     """Be that user and nobody else."""
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
+    try:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    except OSError as error:
+        refuse(f"arena runs as root but may not become user {uid}", error.errno or 0)
 
 
 def main() -> None:
@@ -93,7 +104,7 @@ def main() -> None:
     for name, value in order["limits"].items():
         limit(name, value)
     if order["cpus"]:
-        os.sched_setaffinity(0, order["cpus"])
+        pin(order["cpus"])
     if order["uid"] is not None:
         stage(order["sources"])
         become(order["uid"])

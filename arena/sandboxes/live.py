@@ -130,12 +130,16 @@ def hail(control: socket.socket, timeout_s: float) -> int | None:
     control.settimeout(timeout_s)
     try:
         message, ancillary, _, _ = control.recvmsg(16, socket.CMSG_SPACE(CREDENTIALS.size))
-    except ConnectionResetError:
+        if not message:
+            return None
+        pid, _, _ = CREDENTIALS.unpack(ancillary[0][2])
+        init = os.pidfd_open(pid)
+    except (ConnectionResetError, ProcessLookupError):
         return None
-    if not message:
-        return None
-    pid, _, _ = CREDENTIALS.unpack(ancillary[0][2])
-    init = os.pidfd_open(pid)
     control.settimeout(ANSWER_S)
-    control.send(b"go")
+    try:
+        control.send(b"go")
+    except (BrokenPipeError, ConnectionResetError):
+        os.close(init)
+        return None
     return init

@@ -92,7 +92,7 @@ def _system(runtime: Runtime, host: Host) -> list[Argument]:
     words = _bind(Path("/usr"), "/usr", host, runtime.hidden)
     for path, target in host.system:
         words += ["--symlink", target, path] if target is not None else _bind(Path(path), path, host)
-    for source in (*host.etc, *host.topology):
+    for source in host.etc:
         words += _bind(source, str(source), host)
     for path, text in MADE_UP.items():
         words += _file(path, text)

@@ -26,18 +26,17 @@ START_LIMIT_S = 30.0
 
 def start(box: Box, words: tuple[Argument, ...], runtime: Runtime, uid: int | None) -> Live:
     """Start bwrap with these arguments, as user `uid` when we are root. The workspace must be that user's already."""
+    found = program()
     with ExitStack() as stack:
+        options, sources, handed = _rendered(words, staged=uid is not None)
+        handed.append(process.content(b"".join(os.fsencode(option) + b"\0" for option in options)))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        stack.callback(theirs.close)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        options, sources, descriptors = _rendered(words, staged=uid is not None)
-        handed = [process.content(b"".join(os.fsencode(option) + b"\0" for option in options)), *descriptors]
+        stack.callback(theirs.close)
         order = {
-            "bwrap": program(),
-            "argv": ["bwrap", "--args", str(handed[0]), "--", *_init(box, runtime, theirs.fileno())],
-            "env": {
-                "PATH": "/usr/bin:/bin"
-            },  # nothing of arena's: bwrap's environment and arguments show inside until init.py runs
+            "bwrap": found,
+            "argv": ["bwrap", "--args", str(handed[-1]), "--", *_init(box, runtime, theirs.fileno())],
+            "env": {"PATH": "/usr/bin:/bin"},  # nothing of arena's: bwrap's environment shows inside until init.py runs
             "parent": os.getpid(),
             "limits": _rlimits(box, uid),
             "cpus": sorted(box.cpus or ()),
@@ -45,17 +44,16 @@ def start(box: Box, words: tuple[Argument, ...], runtime: Runtime, uid: int | No
             "sources": sources,
         }
         handed.append(process.content(marshal.dumps(order)))
+        handed.append(process.content(box.stdin) if box.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         for fd in handed:
             stack.callback(os.close, fd)
-        stdin = process.content(box.stdin) if box.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        stack.callback(os.close, stdin)
         try:
             bwrap = process.start(
-                [sys.executable, "-I", "-S", str(LAUNCH), str(handed[-1])],
-                stdin=stdin,
+                [sys.executable, "-I", "-S", str(LAUNCH), str(handed[-2])],
+                stdin=handed[-1],
                 # Its own loader may need the path; nothing else of our environment goes on.
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                pass_fds=(*handed, theirs.fileno(), *box.pass_fds),
+                pass_fds=(*handed[:-1], theirs.fileno(), *box.pass_fds),
             )
         except OSError as error:
             ours.close()
@@ -95,6 +93,9 @@ def _abandon(bwrap: subprocess.Popen[bytes], control: socket.socket) -> str:
 
 def _rendered(words: tuple[Argument, ...], staged: bool) -> tuple[list[str], list[str], list[int]]:
     """Text for bwrap, the sources and the descriptors: bytes become descriptors, host paths names below STAGING if staged."""
+    if broken := [word for word in words if isinstance(word, str) and "\0" in word]:
+        # It would end the option, and what follows it would be one more.
+        raise SandboxError(f"{broken[0]!r} holds a NUL character, which no variable or path of a box may")
     options: list[str] = []
     sources: list[str] = []
     descriptors: list[int] = []

@@ -23,15 +23,14 @@ def attend(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tens
 
 
 class Mute:
-    """A socket that can do everything but send."""
+    """Stands in for the worker's socket until the worker's own reply has been dropped."""
 
-    def __init__(self, real: socket.socket) -> None:
+    def __init__(self, real: socket.socket, state: object) -> None:
         self.real = real
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.real, name)
+        self.state = state
 
     def send(self, data: bytes) -> int:
+        self.state.channel = self.real
         return len(data)
 
 
@@ -46,9 +45,8 @@ def reply_now() -> None:
         if isinstance(order, dict) and order.get("calls", 0) > 8 and hasattr(state, "channel"):
             if order["seq"] not in ANSWERED:
                 ANSWERED.add(order["seq"])
-                real = getattr(state.channel, "real", state.channel)
-                state.channel = Mute(real)
-                real.send(struct.pack("<4sIId", b"ARNA", order["seq"], 0, 1e-6))
+                state.channel.send(struct.pack("<4sIId", b"ARNA", order["seq"], 0, 1e-6))
+                state.channel = Mute(state.channel, state)
             return
         frame = frame.f_back
 
