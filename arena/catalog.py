@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from arena import paths
 from arena.documents import read_yaml, unknown
 from arena.errors import DataError, UsageError
-from arena.schema import Hardware, Harness, Model, Problem
+from arena.schema import Hardware, Harness, Model, Problem, Profile
 
 R = TypeVar("R")
 
@@ -99,6 +99,13 @@ def problem_digest(name: str, folder: Path | None = None) -> str:
     home = _file("problem", name, _problem_files(folder)).parent
     files = [path for path in home.rglob("*") if path.relative_to(home).parts[0] != "solutions"]
     return _digest(home.parent, [*files, *(home.parent / "kit").rglob("*")])
+
+
+def solutions(folder: Path, profile: Profile) -> dict[str, Path]:
+    """A problem's solutions for one profile, by name: `oracle_gpu.py` is the oracle on a GPU, and is not there on a CPU."""
+    found = {path.stem: path for path in sorted((folder / "solutions").glob("*.py"))}
+    own = {stem.removesuffix(f"_{profile}"): path for stem, path in found.items() if stem.endswith(f"_{profile}")}
+    return {stem: path for stem, path in found.items() if not stem.endswith(("_cpu", "_gpu"))} | own
 
 
 def harness_digest(name: str, folder: Path | None = None) -> str:

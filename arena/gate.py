@@ -14,6 +14,8 @@ from arena.sandboxes import Sandbox
 from arena.schema import Hardware, Passed, Problem, Record, Refused
 
 FIRST_LINE = "# verdict: "
+HONEST = ("oracle", "naive")
+"""Solutions that every problem has, scored first."""
 HONEST_GAP = 1.0
 """The oracle must be faster than naive by more than this factor."""
 SPREAD = {"gpu": 0.01, "cpu": 0.10}
@@ -66,24 +68,21 @@ def _findings(problem: Problem, hardware: Hardware, sandbox: Sandbox) -> Iterato
     def score(path: Path) -> Passed | Refused:
         return judge.score(collect(path.parent, path.name), problem, hardware, digest=digest, sandbox=sandbox)
 
-    solutions = sorted(
-        (paths.problems() / problem.name / "solutions").glob("*.py"),
-        key=lambda path: (path.stem not in ("oracle", "naive"), path.name),
-    )
+    solutions = catalog.solutions(paths.problems() / problem.name, hardware.profile)
     passed = {}
-    for path in solutions:
+    for name in sorted(solutions, key=lambda name: (name not in HONEST, name)):
+        path = solutions[name]
         result = score(path)
         detail = f"peak_fraction {result.peak_fraction:.4f}" if isinstance(result, Passed) else result.message
         wanted = expected(path)
         if result.verdict != wanted:
             detail = f"expected {wanted}: {detail}"
-        yield Finding(kind="solution", name=path.stem, ok=result.verdict == wanted, got=result.verdict, detail=detail)
+        yield Finding(kind="solution", name=name, ok=result.verdict == wanted, got=result.verdict, detail=detail)
         if isinstance(result, Passed):
-            passed[path.stem] = result
-    if {"oracle", "naive"} <= passed.keys():
+            passed[name] = result
+    if passed.keys() >= set(HONEST):
         yield _order(passed["oracle"], passed["naive"])
-        again = score(paths.problems() / problem.name / "solutions" / "oracle.py")
-        yield _repeat(passed["oracle"], again, SPREAD[hardware.profile])
+        yield _repeat(passed["oracle"], score(solutions["oracle"]), SPREAD[hardware.profile])
 
 
 def _nop(problem: Problem, hardware: Hardware, digest: str) -> Finding:

@@ -26,6 +26,8 @@ class Attempt:
     budget_s: float
     sandbox_name: str
     sandbox: Sandbox
+    gpu: int = 0
+    """Which GPU, as CUDA counts; of no meaning on hardware `cpu`."""
 
     def cell(self) -> Cell:
         """The attempt's identity in the record."""
@@ -47,8 +49,12 @@ Report = Callable[[session.Progress], None]
 
 def run(attempt: Attempt, report: Report) -> Annotation:
     """Play the session, judge what it left, write the annotation and render the leaderboard."""
+    from arena import judge  # torch takes a second to import, and whoever only lists runs need not wait for it
+
+    # Before anybody's time is spent: is the device there, the right one, and free?
+    node = judge.preflight(attempt.hardware, attempt.gpu)
     cell = attempt.cell()
-    tape_ = tape.tape(attempt.chosen, paths.problems() / attempt.problem.name, paths.workspaces())
+    tape_ = tape.tape(attempt.chosen, paths.problems() / attempt.problem.name, attempt.hardware.profile, paths.workspaces())
     with workspace.create(cell, manifest=_manifest(attempt), root=paths.workspaces()) as folder:
         profile = attempt.hardware.profile
         prompt = workspace.fill(
@@ -68,6 +74,7 @@ def run(attempt: Attempt, report: Report) -> Annotation:
             sandbox_name=attempt.sandbox_name,
             prompt=prompt,
             tape=tape_,
+            gpu=node,
             report=report,
         )
         try:
@@ -114,6 +121,7 @@ def _score(
             sandbox=attempt.sandbox,
             report=lambda text: report(session.Progress("judge", text)),
             logs=folder.folder / "judge",
+            gpu=attempt.gpu,
         )
     documents.write_json(folder.score, score)
     return score

@@ -160,7 +160,8 @@ class Model(Record):
     title: str = ""
     effort: str | None = None
     plays: str | None = None
-    """Built-in harness only: the solution it plays, `{name}` standing for what follows the slash of `--model`."""
+    """Built-in harness only: which of the problem's solutions it plays, `nothing`, or `run:{name}` for a stored run;
+    `{name}` stands for what follows the slash of `--model`."""
 
 
 class Harness(Record):

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from arena.catalog import Chosen
+from arena.catalog import Chosen, solutions
 from arena.documents import unknown
 from arena.errors import DataError, UsageError
+from arena.schema import Profile
 from arena.snapshots import stored
 from arena.workspace import runs
 
 Step = dict[str, object]
 
 
-def tape(chosen: Chosen, problem_folder: Path, workspaces: Path) -> bytes | None:
+def tape(chosen: Chosen, problem_folder: Path, profile: Profile, workspaces: Path) -> bytes | None:
     """The tape of a built-in model; None for a model that thinks for itself. Unknown cheats and runs are usage errors."""
     plays = chosen.model.plays
     if plays is None:
@@ -24,20 +25,20 @@ def tape(chosen: Chosen, problem_folder: Path, workspaces: Path) -> bytes | None
     elif plays == "run:{name}":
         steps = _replay(chosen.argument, workspaces)
     else:
-        file = _solution(plays, chosen, problem_folder)
-        steps = [{"at_s": 0.0, "write": "solution.py", "text": file.read_bytes().decode()}, {"run": ["python", "check.py"]}]
+        file = _solution(plays, chosen, problem_folder, profile)
+        steps = [{"at_s": 0.0, "write": "solution.py", "text": file.read_text(encoding="utf-8")}, {"run": ["python", "check.py"]}]
     return json.dumps({"steps": steps}).encode()
 
 
-def _solution(plays: str, chosen: Chosen, problem_folder: Path) -> Path:
+def _solution(plays: str, chosen: Chosen, problem_folder: Path, profile: Profile) -> Path:
     """The file to play, chosen among those that exist, so that no name leads elsewhere."""
+    found = solutions(problem_folder, profile)
     before, family, after = plays.partition("{name}")
     if not family:
-        if not (problem_folder / plays).is_file():
-            raise DataError(f"{problem_folder / plays}: there is no such file, and model {chosen.model_name} plays it")
-        return problem_folder / plays
-    found = {path.relative_to(problem_folder).as_posix(): path for path in problem_folder.glob(f"{before}*{after}")}
-    names = {path.removeprefix(before).removesuffix(after): file for path, file in found.items()}
+        if plays not in found:
+            raise DataError(f"{problem_folder / 'solutions'}: there is no {plays}.py, and model {chosen.model_name} plays it")
+        return found[plays]
+    names = {stem.removeprefix(before).removesuffix(after): file for stem, file in found.items() if stem.startswith(before)}
     if chosen.argument not in names:
         raise UsageError(unknown(f"{chosen.model_name.partition('/')[0]} of {problem_folder.name}", chosen.argument, names))
     return names[chosen.argument]

@@ -7,14 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from arena import catalog, paths, workspace
-from arena.judge import code
+from arena import catalog, paths, workspace  # noqa: E402
+from arena.judge import code  # noqa: E402
 
 KIT = paths.problems() / "kit"
 CHECK, BENCHMARK = code.kit("check"), code.kit("benchmark")
@@ -27,16 +26,11 @@ MACHINE = "two cores of a test machine"
 @pytest.fixture
 def work(tmp_path):
     """A workspace as an agent finds it."""
-    workspace.fill(
-        SimpleNamespace(work=tmp_path),
-        PROBLEM,
-        "cpu",
-        PROBLEM.shapes["cpu"],
-        MACHINE,
-        problem_folder=SOLUTIONS.parent,
-        kit_folder=KIT,
-    )
-    return tmp_path
+    run = workspace.Run(tmp_path)
+    run.work.mkdir()
+    folders = {"problem_folder": SOLUTIONS.parent, "kit_folder": KIT}
+    workspace.fill(run, PROBLEM, "cpu", PROBLEM.shapes["cpu"], MACHINE, **folders)
+    return run.work
 
 
 def run(folder, script, *arguments):
@@ -163,6 +157,12 @@ def test_call_all_fills_every_output():
         BENCHMARK.call_all(lambda a, b: a, inputs, outputs)
 
 
+def test_copying_more_often_changes_the_time_and_not_the_outputs():
+    outputs = [(torch.zeros(4),)]
+    BENCHMARK.call_all(lambda a: a + 1, [(torch.ones(4),)], outputs, 3)
+    assert outputs[0][0].tolist() == [2, 2, 2, 2]
+
+
 def test_call_all_keeps_an_output_buffer_that_is_used_again():
     static = torch.zeros(4)
     outputs = [(torch.zeros(4),) for _ in range(3)]
@@ -248,6 +248,12 @@ def test_check_fails_a_wrong_solution_and_says_where(work, stem):
 
 
 NAIVE = (SOLUTIONS / "naive.py").read_text()
+EVERY_OTHER_CALL = """
+honest, calls = solution, []
+def solution(*inputs):
+    calls.append(1)
+    return honest(*inputs) * (len(calls) % 2)
+"""
 
 
 @pytest.mark.parametrize(
@@ -258,7 +264,7 @@ NAIVE = (SOLUTIONS / "naive.py").read_text()
         (NAIVE.replace("    return out", "    return out.float()"), "it must be torch.bfloat16"),
         (NAIVE.replace("    return out", "    return out[:1]"), "it must be (4, 8, 64)"),
         (NAIVE.replace("    return out", "    return out * float('nan')"), "is nan and should be"),
-        (NAIVE + "\nhonest, calls = solution, []\ndef solution(*a):\n    calls.append(1)\n    return honest(*a) * (len(calls) % 2)\n", "wrong at the second"),
+        (NAIVE + EVERY_OTHER_CALL, "wrong at the second"),
         ("def solve(): ...\n", "defines no function `solution`"),
     ],
     ids=["subclass", "changes input", "dtype", "shape", "nan", "second call", "no function"],

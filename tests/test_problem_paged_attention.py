@@ -10,9 +10,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from arena import catalog, paths
-from arena.judge import code, rules
-from arena.schema import Verdict
+from arena import catalog, paths  # noqa: E402
+from arena.judge import code, rules  # noqa: E402
+from arena.schema import Verdict  # noqa: E402
 
 PROBLEM = catalog.problem("paged_attention")
 CODE = code.load(PROBLEM, "cpu")

@@ -74,7 +74,17 @@ def test_denied(decide, name):
         ("socketpair", (40,), "EAFNOSUPPORT"),
         ("prlimit64", (0, 7), ALLOWED),
         ("prlimit64", (1, 7), "EPERM"),
+        ("prlimit64", (HIGH | 1, 7), "EPERM"),
         ("sched_setaffinity", (0,), ALLOWED),
+        ("sched_setaffinity", (1,), "EPERM"),
+        ("sched_setscheduler", (7,), ALLOWED),
+        ("sched_setscheduler", (1,), "EPERM"),
+        ("sched_setparam", (1,), "EPERM"),
+        ("sched_setattr", (1,), "EPERM"),
+        ("setpriority", (0, 0), ALLOWED),
+        ("setpriority", (0, 1), "EPERM"),
+        ("setpriority", (1, 1), "EPERM"),
+        ("setpriority", (2, 0), "EPERM"),
     ],
 )
 def test_by_arguments(decide, name, args, outcome):

@@ -367,7 +367,9 @@ def home(tmp_path: Path) -> dict[str, Path]:
 @pytest.mark.parametrize(("spec", "text"), [("oracle", "# ORACLE\n"), ("naive", "# NAIVE\n"), ("cheat/skip", "# SKIP é\r\n")])
 def test_a_solution_is_played(spec: str, text: str, run: Run, home: dict[str, Path]) -> None:
     prompt = workspace.fill(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", **home)
-    played = play(built_in(spec), run, prompt=prompt, tape=tape.tape(built_in(spec), home["problem_folder"], run.folder.parent))
+    played = play(
+        built_in(spec), run, prompt=prompt, tape=tape.tape(built_in(spec), home["problem_folder"], "cpu", run.folder.parent)
+    )
     assert (played.agent_status, played.exit_code, played.snapshots) == ("complete", 0, 1), played.message
     assert collect(run.work).source == text.encode()
     events = [json.loads(line) for line in (run.agent / "stdout.jsonl").read_text().splitlines()]
@@ -377,7 +379,7 @@ def test_a_solution_is_played(spec: str, text: str, run: Run, home: dict[str, Pa
 
 
 def test_nop(run: Run, home: dict[str, Path]) -> None:
-    played = play(built_in("nop"), run, tape=tape.tape(built_in("nop"), home["problem_folder"], run.folder.parent))
+    played = play(built_in("nop"), run, tape=tape.tape(built_in("nop"), home["problem_folder"], "cpu", run.folder.parent))
     assert (played.agent_status, played.events, played.snapshots) == ("complete", 2, 0)
     with pytest.raises(NoSubmission):
         collect(run.work)
@@ -390,7 +392,7 @@ def test_replay(run: Run, home: dict[str, Path], tmp_path: Path) -> None:
     play(first, run)
     spec = f"replay/{run.run_id}"
     with workspace.create(cell(model=spec), manifest={}, root=run.folder.parent) as again:
-        played = play(built_in(spec), again, tape=tape.tape(built_in(spec), home["problem_folder"], run.folder.parent))
+        played = play(built_in(spec), again, tape=tape.tape(built_in(spec), home["problem_folder"], "cpu", run.folder.parent))
         assert played.agent_status == "complete", played.message
         assert collect(again.work).source == b"x = 2"
         before, after = ([item.at_s for item in stored(made.snapshots)] for made in (run, again))
@@ -402,16 +404,16 @@ def test_names_that_are_not_there(run: Run, home: dict[str, Path]) -> None:
     """Nor does a name lead out of the folder: `../naive` is no cheat."""
     root = run.folder.parent
     with pytest.raises(UsageError, match=r"unknown cheat of add 'skyp': did you mean 'skip'\? \(known: skip\)"):
-        tape.tape(built_in("cheat/skyp"), home["problem_folder"], root)
+        tape.tape(built_in("cheat/skyp"), home["problem_folder"], "cpu", root)
     for outside in ("../naive", "skip/../../reference"):
         with pytest.raises(UsageError, match="known: skip"):
-            tape.tape(built_in("cheat/skip")._replace(argument=outside), home["problem_folder"], root)
+            tape.tape(built_in("cheat/skip")._replace(argument=outside), home["problem_folder"], "cpu", root)
     with pytest.raises(UsageError, match=r"unknown run with stored file writes 'x' \(known: none\)"):
-        tape.tape(built_in("replay/x"), home["problem_folder"], root)
+        tape.tape(built_in("replay/x"), home["problem_folder"], "cpu", root)
     (home["problem_folder"] / "solutions" / "oracle.py").unlink()
-    with pytest.raises(DataError, match=r"solutions/oracle\.py: there is no such file"):
-        tape.tape(built_in("oracle"), home["problem_folder"], root)
-    assert tape.tape(agent("true"), home["problem_folder"], root) is None
+    with pytest.raises(DataError, match=r"solutions: there is no oracle\.py"):
+        tape.tape(built_in("oracle"), home["problem_folder"], "cpu", root)
+    assert tape.tape(agent("true"), home["problem_folder"], "cpu", root) is None
 
 
 def test_the_shipped_harness_is_complete() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import rich_click as click
@@ -20,16 +21,21 @@ from arena.schema import Passed, Refused
 @click.argument("file", type=click.Path(path_type=Path))
 @options.problem
 @options.hardware
+@options.gpu
 @options.sandbox
 @options.as_json
 @click.pass_context
-def score(context: click.Context, file: Path, problem_name: str, hardware_name: str, sandbox_name: str, as_json: bool) -> None:
+def score(
+    context: click.Context, file: Path, problem_name: str, hardware_name: str, gpu: int, sandbox_name: str, as_json: bool
+) -> None:
     """Score one solution FILE. The same judge as in a run; it cannot know who wrote the file."""
     problem, hardware = options.problem_on(problem_name, hardware_name)
     sandbox = backend(sandbox_name)
     from arena import judge
 
     digest = catalog.problem_digest(problem.name)
+    if not os.path.lexists(file):
+        raise UsageError(f"{file}: no such file")
     try:
         submission = collect(file.parent, file.name)
     except NoSubmission as none:
@@ -37,7 +43,7 @@ def score(context: click.Context, file: Path, problem_name: str, hardware_name: 
     else:
         with people.status("judge") as status:
             report = lambda text: status.update(f"judge: {escape(text)}")  # noqa: E731
-            result = judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, report=report)
+            result = judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, report=report, gpu=gpu)
     data(result) if as_json else show_score(result)
     if result.verdict == "judge_failed":
         context.exit(1)

@@ -16,6 +16,7 @@ problem = click.option(
 hardware = click.option(
     "--hardware", "hardware_name", default="cpu", show_default=True, metavar="H", help="What to score on (`arena list hardware`)."
 )
+gpu = click.option("--gpu", default=0, show_default=True, type=click.IntRange(0), metavar="N", help="Which GPU, as CUDA counts.")
 sandbox = click.option("--sandbox", "sandbox_name", default="bwrap", show_default=True, metavar="S", help="The wall's backend.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 

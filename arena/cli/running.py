@@ -28,6 +28,7 @@ PLAIN_EVERY_S = 30.0
     "--model", "-m", default="oracle", show_default=True, metavar="M", help="A model (`arena list models`), or harness/model."
 )
 @options.hardware
+@options.gpu
 @click.option("--budget", default="45m", show_default=True, metavar="T", help="The agent's wall clock: 45m, 90s, 1.5h.")
 @click.option("--trials", "-n", default=1, show_default=True, type=click.IntRange(1), help="Independent attempts at the cell.")
 @options.sandbox
@@ -38,6 +39,7 @@ def run(
     problem_name: str,
     model: str,
     hardware_name: str,
+    gpu: int,
     budget: str,
     trials: int,
     sandbox_name: str,
@@ -46,7 +48,7 @@ def run(
     """Run one cell: MODEL works on PROBLEM in the sandbox, and what it leaves is scored independently."""
     problem, hardware = options.problem_on(problem_name, hardware_name)
     chosen = catalog.model(model)
-    attempt = run_.Attempt(chosen, problem, hardware, options.seconds(budget), sandbox_name, backend(sandbox_name))
+    attempt = run_.Attempt(chosen, problem, hardware, options.seconds(budget), sandbox_name, backend(sandbox_name), gpu)
     done = []
     for trial in range(1, trials + 1):
         people.print(

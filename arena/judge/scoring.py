@@ -76,6 +76,12 @@ def score(
     )
 
 
+def preflight(hardware: Hardware, gpu: int) -> int | None:
+    """The number of the device node to score on, None on a CPU; JudgeError when this machine cannot score on `hardware`."""
+    with bench(hardware, gpu) as place:
+        return place.gpu
+
+
 def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> Refused:
     """The score of a run that left no usable solution.py."""
     return Refused(

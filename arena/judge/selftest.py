@@ -17,8 +17,9 @@ def gate(problem: Problem, profile: Profile) -> Iterator[tuple[str, bool, str]]:
     loaded = code.load(problem, profile)
     shapes = problem.shapes[profile]
     tried: dict[str, list[dict[str, float]]] = {}
+    device = "cuda" if profile == "gpu" else "cpu"
     for shape in shapes:
-        inputs = loaded.make_inputs(shape, SEED, "public", "cpu")
+        inputs = loaded.make_inputs(shape, SEED, "public", device)
         for ref, tensor in zip(loaded.outputs(inputs), problem.outputs, strict=True):
             dtype = getattr(torch, tensor.dtype)
             for name, answer in _answers(ref, inputs):

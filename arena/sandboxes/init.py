@@ -86,9 +86,8 @@ def moving() -> set[str]:
     for pid in everyone():
         try:
             for tid in os.listdir(f"/proc/{pid}/task"):
-                file = os.open(f"/proc/{pid}/task/{tid}/stat", os.O_RDONLY)
-                text = os.read(file, 512)
-                os.close(file)
+                with open(f"/proc/{pid}/task/{tid}/stat", "rb", buffering=0) as file:
+                    text = file.read(512)
                 states.add(text[text.rindex(b")") + 2 :][:1].decode())
         except (FileNotFoundError, ProcessLookupError):
             continue

@@ -95,9 +95,24 @@ INSPECTED: dict[str, tuple[int, int]] = {
     "ioctl": (16, 29),
     "socket": (41, 198),
     "socketpair": (53, 199),
+    "setpriority": (141, 140),
     "prlimit64": (302, 261),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
     "sched_setaffinity": (203, 122),
 }
+"""Refused for some arguments only: see `instructions`."""
+NAMES_A_PROCESS = {
+    "prlimit64": 0,
+    "sched_setparam": 0,
+    "sched_setscheduler": 0,
+    "sched_setattr": 0,
+    "sched_setaffinity": 0,
+    "setpriority": 1,
+}
+"""Which argument says whose limits or priority is changed. Never process 1's: it has the same user, and must answer the judge."""
+PRIO_USER = 2
 
 CLONE_NEW_ANY = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET. CLONE_NEWTIME is no flag of clone(2)."""
@@ -136,7 +151,7 @@ def _for_call(number: int, block: list[Instruction]) -> list[Instruction]:
     return [Instruction(JUMP_EQUAL, 0, len(block), number), *block]
 
 
-def _unless_one_of(argument: int, values: tuple[int, ...], found: Instruction, other: Instruction) -> list[Instruction]:
+def _by_value(argument: int, values: tuple[int, ...], found: Instruction, other: Instruction) -> list[Instruction]:
     """`found` when the argument is one of the values, else `other`."""
     tests = [step for value in values for step in (Instruction(JUMP_EQUAL, 0, 1, value), found)]
     return [Instruction(LOAD, 0, 0, _low_word_at(argument)), *tests, other]
@@ -161,13 +176,16 @@ def instructions(machine: str, deny_affinity: bool) -> Iterator[Instruction]:
     yield from _for_call(call["clone3"], [_refuse(errno.ENOSYS)])
     flags = [Instruction(LOAD, 0, 0, _low_word_at(0)), Instruction(JUMP_ANY_BIT, 0, 1, CLONE_NEW_ANY)]
     yield from _for_call(call["clone"], [*flags, _refuse(errno.EPERM), allow])
-    yield from _for_call(call["ioctl"], _unless_one_of(1, IOCTLS, _refuse(errno.EPERM), allow))
+    yield from _for_call(call["ioctl"], _by_value(1, IOCTLS, _refuse(errno.EPERM), allow))
     for name in ("socket", "socketpair"):
-        yield from _for_call(call[name], _unless_one_of(0, FAMILIES, allow, _refuse(errno.EAFNOSUPPORT)))
-    # A process may set its own limits, named 0; never those of process 1, which has the same user.
-    yield from _for_call(call["prlimit64"], _unless_one_of(0, (0,), allow, _refuse(errno.EPERM)))
+        yield from _for_call(call[name], _by_value(0, FAMILIES, allow, _refuse(errno.EAFNOSUPPORT)))
     if deny_affinity:
         yield from _for_call(call["sched_setaffinity"], [_refuse(errno.EPERM)])
+    for name, argument in NAMES_A_PROCESS.items():
+        block = _by_value(argument, (1,), _refuse(errno.EPERM), allow)
+        if name == "setpriority":  # all processes of a user: process 1 is one
+            block = [*_by_value(0, (PRIO_USER,), _refuse(errno.EPERM), allow)[:-1], *block]
+        yield from _for_call(call[name], block)
     yield allow
 
 
