@@ -26,7 +26,7 @@ def tape(chosen: Chosen, problem_folder: Path, profile: Profile, workspaces: Pat
         steps = _replay(chosen.argument, workspaces)
     else:
         file = _solution(plays, chosen, problem_folder, profile)
-        steps = [{"at_s": 0.0, "write": "solution.py", "text": file.read_text(encoding="utf-8")}, {"run": ["python", "check.py"]}]
+        steps = [{"at_s": 0.0, "write": "solution.py", "text": file.read_bytes().decode()}, {"run": ["python", "check.py"]}]
     return json.dumps({"steps": steps}).encode()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from arena.collect import Submission
-from arena.errors import JudgeError
+from arena.errors import JudgeError, SandboxError
 from arena.judge import worker
 from arena.judge.code import kit
 from arena.judge.refusal import Refusal
@@ -121,7 +121,12 @@ class Worker:
     def freeze(self) -> None:
         """Stop every process of the worker's box."""
         if self._frozen_at_ns is None:
-            self._frozen_at_ns = self._box.freeze()
+            try:
+                self._frozen_at_ns = self._box.freeze()
+            except SandboxError as error:  # it dies, or a process of it that goes on and on undoing the stop
+                if self._box.wait(timeout_s=0) is not None:
+                    raise self._died() from None
+                raise Refusal("cheated", f"The submission's processes could not be stopped between two windows: {error}") from None
 
     def stayed_frozen(self) -> None:
         """Refuse a worker of which anything ran since `freeze`."""
