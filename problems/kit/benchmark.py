@@ -170,9 +170,9 @@ def measure(
 def timed(solution: Solution, inputs: Sets, outputs: Sets, device: str) -> float:
     """Seconds that `call_all` takes, by CUDA events on a GPU and by the clock elsewhere."""
     if device == "cuda":
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
-        torch.cuda._sleep(1_000_000)  # type: ignore[no-untyped-call]  # some 0.5 ms of spinning: the host runs ahead meanwhile
+        torch.cuda._sleep(1_000_000)  # some 0.5 ms of spinning: the host runs ahead meanwhile
         start.record()
         call_all(solution, inputs, outputs)
         end.record()
