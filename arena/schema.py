@@ -281,10 +281,6 @@ class ShapeScore(Record):
     process_medians_s: tuple[float, ...]
     samples_s: tuple[tuple[float, ...], ...]
     """Every window's seconds per call, one tuple per worker process."""
-    empty_window_s: float
-    """The cost of a window with no calls, already taken out of what the judge's clock says."""
-    copy_s: float = 0.0
-    """The cost of copying one call's results to the judge, already taken out; 0 in mode wall."""
     error: Errors
 
 

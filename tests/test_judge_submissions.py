@@ -14,7 +14,9 @@ from arena.judge.plan import CPU
 from arena.sandboxes import bwrap
 
 HERE = Path(__file__).parent / "submissions"
-QUICK = replace(CPU, processes=1, min_windows=3, max_windows=3, call_limit_s=5.0, first_call_limit_s=5.0, build_limit_s=20.0)
+QUICK = replace(
+    CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3, call_limit_s=5.0, first_call_limit_s=5.0, build_limit_s=20.0
+)
 """Verdicts do not depend on how many windows are timed; the limits are short so that a hang is found soon."""
 
 

@@ -126,7 +126,9 @@ class Worker:
             except SandboxError as error:  # it dies, or a process of it that goes on and on undoing the stop
                 if self._box.wait(timeout_s=0) is not None:
                     raise self._died() from None
-                raise Refusal("cheated", f"The submission's processes could not be stopped between two windows: {error}") from None
+                raise Refusal(
+                    "cheated", f"The submission's processes could not be stopped between two windows: {error}"
+                ) from None
 
     def stayed_frozen(self) -> None:
         """Refuse a worker of which anything ran since `freeze`."""

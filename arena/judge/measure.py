@@ -17,8 +17,8 @@ from arena.judge.link import Worker
 from arena.judge.plan import Plan
 from arena.judge.refusal import Refusal
 from arena.judge.statistics import half_width
-from arena.judge.verify import same, verify, worse
-from arena.judge.window import Committed, Mode, Seeds, Sets, window
+from arena.judge.verify import verify, worse
+from arena.judge.window import Committed, Mode, Seeds, Sets, empty_window_s, window
 from arena.schema import Errors, Problem, Tensor
 
 CHECKED_CALLS = 3
@@ -42,13 +42,9 @@ class Timed:
 
     mode: Mode
     samples_s: tuple[float, ...]
-    """By the clock that counts: the device's in modes graph and stream, the judge's in mode wall. Copies taken out."""
+    """By the clock that counts: the device's in modes graph and stream, the judge's in mode wall."""
     wall_s: tuple[float, ...]
-    """The same windows by the judge's clock, the empty window and the copies taken out."""
-    empty_s: float
-    """What a window without calls takes."""
-    copy_s: float
-    """What copying one call's results into the shared buffers takes; 0 in mode wall, where it is part of the call."""
+    """The same windows by the judge's clock, the empty window taken out."""
     calls: int
     error: Errors
 
@@ -68,8 +64,7 @@ def check(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str)
             sample=frozenset(range(CHECKED_CALLS)),
             limit_s=subject.plan.first_call_limit_s,
         )
-        errors = verify(done, sets, subject.code, subject.problem, shape, kind)
-        same(done.sample[0], done.sample[2], subject.code, subject.problem, shape)
+        errors = verify(done, sets, subject.code, subject.problem, shape, kind, repeats={2: 0})
     return errors
 
 
@@ -97,28 +92,28 @@ def captures(subject: Subject, worker: Worker, shape: Mapping[str, int]) -> None
         _warm(subject, worker, sets, shape, "graph")
 
 
-def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int) -> Timed:
-    """Time one shape until its median is known well enough."""
+def empty_s(subject: Subject, worker: Worker, mode: Mode) -> float:
+    """The median cost of a window without calls, in a worker that has not loaded the submission yet."""
+    times = [empty_window_s(worker, mode, subject.plan.first_call_limit_s) for _ in range(1 + subject.plan.empty_windows)]
+    worker.thaw()
+    return median(times[1:])  # the first one starts the device
+
+
+def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int, empty_s: float) -> Timed:
+    """Time one shape until its median is known well enough. `empty_s` is what a window without calls costs."""
     plan = subject.plan
     elapsed: list[tuple[float, float]] = []
-    empty: list[float] = []
-    double: list[float] = []
     worst = Errors(rel_fro=0, row=0, el=0)
     with _about(shape, "public"), _buffers(subject, worker, shape, "public", calls) as sets:
         _warm(subject, worker, sets, shape, mode)
         while not _enough([window_s[mode != "wall"] / calls for window_s in elapsed], plan):
-            if len(elapsed) % plan.empty_every == 0:
-                empty.append(_run(subject, worker, sets, shape, 0, mode, plan.call_limit_s).elapsed_s)
-                if mode != "wall":
-                    double.append(_run(subject, worker, sets, shape, calls, mode, plan.call_limit_s, copies=2).device_s)
             done = _run(subject, worker, sets, shape, calls, mode, plan.call_limit_s)
             worst = worse(worst, verify(done, sets, subject.code, subject.problem, shape, "public"))
             elapsed.append((done.elapsed_s, done.device_s))
-    empty_s = median(empty)
-    copy_s = max(0.0, (median(double) - median(device_s for _, device_s in elapsed)) / calls) if double else 0.0
-    wall_s = tuple((window_s - empty_s) / calls - copy_s for window_s, _ in elapsed)
-    device = tuple(device_s / calls - copy_s for _, device_s in elapsed)
-    return Timed(mode, wall_s if mode == "wall" else device, wall_s, empty_s, copy_s, calls, worst)
+    # Never below nothing: a window shorter than an empty one says that the machine was disturbed, not that it was fast.
+    wall_s = tuple(max(window_s - empty_s, window_s / 2) / calls for window_s, _ in elapsed)
+    device = tuple(device_s / calls for _, device_s in elapsed)
+    return Timed(mode, wall_s if mode == "wall" else device, wall_s, calls, worst)
 
 
 def _warm(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], mode: Mode) -> None:
@@ -138,13 +133,11 @@ def _run(
     calls: int,
     mode: Mode,
     limit_s: float,
-    copies: int = 1,
 ) -> Committed:
-    # The sample is taken from a window without calls too, where it is only part of the cost.
-    sample = frozenset(secrets.SystemRandom().sample(range(sets.count), subject.plan.sample))
+    sample = frozenset(secrets.SystemRandom().sample(range(calls), min(subject.plan.sample, calls)))
     seeds = subject.seeds.take(calls)
     code = subject.code
-    return window(worker, sets, code, shape, "public", seeds, mode=mode, sample=sample, limit_s=limit_s, copies=copies)
+    return window(worker, sets, code, shape, "public", seeds, mode=mode, sample=sample, limit_s=limit_s)
 
 
 def _enough(samples: list[float], plan: Plan) -> bool:

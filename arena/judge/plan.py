@@ -18,11 +18,11 @@ class Plan:
     sets_bytes: int = 128 * MIB
     """Most memory for one shape's input and output sets on a CPU; on a GPU it is a share of what is free."""
     min_windows: int = 9
-    max_windows: int = 21
+    max_windows: int = 15
     half_width: float = 0.005
     """Stop when the 95 % interval of a process's median is this narrow, relative."""
-    empty_every: int = 3
-    """One window without calls for so many with, to know what an empty window costs."""
+    empty_windows: int = 15
+    """Windows without calls in each process, before it loads the submission: what they take is the judge's own cost."""
     sample: int = 2
     """Secretly chosen outputs verified in each timed window."""
     wall_margin: float = 0.10
@@ -36,5 +36,5 @@ class Plan:
 
 
 CPU = Plan()
-GPU = replace(CPU, window_s=0.006, min_calls=4, max_calls=64, max_windows=15, half_width=0.001, sample=1)
+GPU = replace(CPU, window_s=0.003, min_calls=4, max_calls=64, min_windows=5, max_windows=11, half_width=0.001, sample=1)
 """A window's inputs are far larger than the cache by themselves, and its clock is the device's own."""

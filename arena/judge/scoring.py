@@ -136,8 +136,6 @@ def _shape_score(subject: measure.Subject, device: Device, shape: Mapping[str, i
         windows=sum(len(run.samples_s) for run in runs),
         process_medians_s=tuple(median(run) for run in samples),
         samples_s=samples,
-        empty_window_s=median(run.empty_s for run in runs),
-        copy_s=median(run.copy_s for run in runs),
         error=error,
     )
 

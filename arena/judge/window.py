@@ -87,7 +87,6 @@ def window(
     mode: Mode,
     sample: frozenset[int],
     limit_s: float,
-    copies: int = 1,
 ) -> Committed:
     """Run one call per seed on inputs of class `kind`. The worker's processes are stopped but between t0 and t1.
 
@@ -100,7 +99,7 @@ def window(
     sets.memory.settle()
     worker.stayed_frozen()
     begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-    worker.send("run", calls=len(seeds), mode=mode, copies=copies)
+    worker.send("run", calls=len(seeds), mode=mode)
     worker.thaw()
     device_s = worker.reply("run", limit_s)
     taken = {index: tuple(view.clone() for view in sets.output(index)) for index in sample}
@@ -108,6 +107,16 @@ def window(
     end_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     worker.freeze()
     return Committed((end_ns - begin_ns) / 1e9, device_s, taken, kept)
+
+
+def empty_window_s(worker: Worker, mode: Mode, limit_s: float) -> float:
+    """What a window without calls takes. Asked of a worker that has not seen the submission yet, which would lie."""
+    worker.freeze()
+    begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    worker.send("run", calls=0, mode=mode)
+    worker.thaw()
+    worker.reply("run", limit_s)
+    return (time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - begin_ns) / 1e9
 
 
 def _fill(

@@ -71,16 +71,12 @@ def accept(returned: object, wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return results
 
 
-def call_all(solution: Solution, inputs: Sets, outputs: Sets, copies: int = 1) -> None:
-    """Call the solution on every input set and copy what it returns into the outputs of that set.
-
-    With `copies` more than 1 each result is copied that many times over, which tells what one copy costs.
-    """
+def call_all(solution: Solution, inputs: Sets, outputs: Sets) -> None:
+    """Call the solution on every input set and copy what it returns into the outputs of that set."""
     with torch.no_grad():
         for arguments, wanted in zip(inputs, outputs, strict=True):
             for out, target in zip(accept(solution(*arguments), wanted), wanted, strict=True):
-                for _ in range(copies):
-                    COPY(target, out)
+                COPY(target, out)
 
 
 def load_module(path: Path, name: str) -> ModuleType:

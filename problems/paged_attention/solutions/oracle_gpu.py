@@ -62,8 +62,8 @@ def attend(
             live = token < length
             page = tl.load(pages + token // PAGE, mask=live, other=0).to(tl.int64)
             row = page * (2 * PAGE * TOKEN) + (token % PAGE) * TOKEN + head * D
-            k = tl.load(kv + row[None, :] + d[:, None], mask=live[None, :], other=0.0)
-            scores = tl.where(live[None, :], tl.dot(query, k) * scale, float("-inf"))
+            k = tl.load(kv + row[:, None] + d[None, :], mask=live[:, None], other=0.0)
+            scores = tl.where(live[None, :], tl.dot(query, tl.trans(k)) * scale, float("-inf"))
             new = tl.maximum(top, tl.max(scores, 1))
             keep = tl.exp2(top - new)
             p = tl.exp2(scores - new[:, None])
