@@ -1,6 +1,5 @@
 """Every honest, wrong and cheating submission gets the verdict on its first line, in the real sandbox."""
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,27 +7,16 @@ import pytest
 
 pytest.importorskip("torch")
 
-from arena import catalog, judge, paths
-from arena.collect import Submission
+from arena import catalog, judge
 from arena.judge.plan import CPU
 from arena.sandboxes import bwrap
+from tests.submission import read
 
 HERE = Path(__file__).parent / "submissions"
 QUICK = replace(
     CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3, call_limit_s=5.0, first_call_limit_s=5.0, build_limit_s=20.0
 )
 """Verdicts do not depend on how many windows are timed; the limits are short so that a hang is found soon."""
-
-
-def read(path):
-    """(submission, expected verdict). `# follows: NAME` puts that solution of the problem in front."""
-    source = path.read_text()
-    first, second = source.splitlines()[:2]
-    if second.startswith("# follows: "):
-        before = paths.problems() / "paged_attention" / "solutions" / f"{second.removeprefix('# follows: ')}.py"
-        source = before.read_text() + "\n\n" + source
-    data = source.encode()
-    return Submission(data, hashlib.sha256(data).hexdigest()), first.removeprefix("# verdict: ")
 
 
 def scored(submission, plan=QUICK):

@@ -6,17 +6,35 @@ Exit codes: 0 done and scored, whatever the verdict; 1 some cell failed for our 
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import rich_click as click
 
 from arena import __version__
-from arena.cli import judging, machine, records, running
-from arena.cli.output import people
-from arena.errors import ArenaError
+from arena.cli import checking, doctoring, listing, records, running, sandboxing, schemas, scoring
+from arena.cli.output import people, safe
+from arena.documents import unknown
+from arena.errors import ArenaError, UsageError
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
+DENIED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
+"""Errors about a named file that tell of the machine. Any other error of the system is a bug and shows its traceback."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.RichGroup):
+    """A group that answers an unknown command with those that exist, the nearest first."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names."""
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            raise UsageError(unknown("command", args[0], self.commands))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="arena")
 def cli() -> None:
     """Run coding agents on GPU-kernel problems in a sealed sandbox, and score what they leave so that it cannot be forged.
@@ -25,7 +43,7 @@ def cli() -> None:
     """
 
 
-for module in (running, judging, records, machine):
+for module in (running, scoring, checking, sandboxing, listing, records, doctoring, schemas):
     for command in module.COMMANDS:
         cli.add_command(command)
 
@@ -35,22 +53,23 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False)
     except ArenaError as error:
-        people.print(f"[bold red]arena:[/] {click_escape(str(error))}", soft_wrap=True)
-        code = 2
-    except click.ClickException as error:
-        error.show()
-        code = 2
+        code = _refuse(safe(error))
+    except click.UsageError as error:
+        code = _refuse(f"{safe(error.format_message())} (`{error.ctx.command_path if error.ctx else 'arena'} -h` shows how)")
+    except OSError as error:
+        if error.errno not in FULL and not (error.errno in DENIED and error.filename):
+            raise
+        code = _refuse(safe(f"{error.filename or 'cannot write'}: {error.strerror}"))
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        code = _refuse("the judge needs torch, which is not installed: pip install torch (`arena doctor` shows all that is needed)")
     except (KeyboardInterrupt, click.Abort):
         people.print("arena: interrupted; `arena list runs` shows what was left", soft_wrap=True)
         code = 130
-    except BrokenPipeError:  # the reader of our output went away, as `| head` does
-        sys.stderr.close()
-        code = 0
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def click_escape(text: str) -> str:
-    """Text as it stands, with nothing in it read as rich markup."""
-    from rich.markup import escape
-
-    return escape(text)
+def _refuse(markup: str) -> int:
+    people.print(f"[bold red]arena:[/] {markup}", soft_wrap=True)
+    return 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 import torch
@@ -39,11 +40,17 @@ class Memory(Protocol):
     def buffer(self, size_bytes: int) -> Buffer:
         """A new shared buffer."""
 
+    def staging(self, buffer: Buffer) -> torch.Tensor:
+        """Where new inputs are made, uint8 and as large as `buffer`: out of the worker's sight where it could read on."""
+
+    def publish_s(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], None]) -> float:
+        """Copy what was staged into the buffer and return as soon as it is there: the seconds it took by the device's clock.
+
+        `meanwhile` is called while the copy is under way. 0 where nothing is copied.
+        """
+
     def settle(self) -> None:
         """Return when everything that the judge has ordered on the device is done."""
-
-    def disturbed(self) -> bool:
-        """Whether something else keeps the device busy while it should be the judge's alone."""
 
     def room_bytes(self) -> int | None:
         """The most that one shape's sets may take now; None where the plan's own figure is the limit."""
@@ -68,7 +75,7 @@ class HostBuffer:
 
 
 class HostMemory:
-    """The processor's memory."""
+    """The processor's memory. Whoever could read it is stopped while it is written, and that is proven."""
 
     kind: Literal["host", "cuda"] = "host"
     device = "cpu"
@@ -76,12 +83,15 @@ class HostMemory:
     def buffer(self, size_bytes: int) -> Buffer:
         return HostBuffer(size_bytes)
 
+    def staging(self, buffer: Buffer) -> torch.Tensor:
+        return buffer.bytes
+
+    def publish_s(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], None]) -> float:
+        meanwhile()
+        return 0.0
+
     def settle(self) -> None:
         """Nothing runs behind the judge's back on a processor."""
-
-    def disturbed(self) -> bool:
-        """Never: stopped processes use no processor, and the sandbox counts whether they did."""
-        return False
 
     def room_bytes(self) -> int | None:
         return None

@@ -1,8 +1,9 @@
-"""The judge's side of a GPU: shared memory on it, and whether anything but the judge runs there. CUDA only."""
+"""Memory on a GPU that judge and worker share."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -11,13 +12,7 @@ from arena.judge import vmm
 from arena.judge.buffers import Buffer
 
 SHARE_OF_FREE = 0.25
-"""Most of the free device memory that one shape's sets may take; the solution needs some too."""
-
-PROBE_BYTES, PROBE_COPIES = 64 << 20, 24
-"""About a millisecond of copying on an H200: longer than one time slice of the driver's."""
-PROBES = 3
-DISTURBED = 1.4
-"""Slower than alone by this factor in the best of `PROBES` tries means that somebody else was on the GPU."""
+"""Most of the free device memory that one shape's sets may take. Staging takes as much again, and the solution needs some."""
 
 
 class CudaBuffer:
@@ -34,36 +29,36 @@ class CudaBuffer:
 
 
 class CudaMemory:
-    """The memory of GPU number `index`, as CUDA counts in this process."""
+    """The memory of GPU number `index`, as CUDA counts in this process.
+
+    Stopping the worker's processes does not stop its GPU: kernels queued before could wait for inputs to arrive and work on
+    them ahead. So inputs are made in staging, which only the judge has, and published in one copy that ends just before t0.
+    Contexts share a GPU by time slices: whatever another one did meanwhile has lengthened that copy by as much.
+    """
 
     kind: Literal["host", "cuda"] = "cuda"
 
     def __init__(self, index: int) -> None:
         self._index = index
         self.device = f"cuda:{index}"
-        self._source = torch.zeros(PROBE_BYTES, dtype=torch.uint8, device=self.device)
-        self._target = torch.empty_like(self._source)
-        self._probe_s()
-        self._alone_s = min(self._probe_s() for _ in range(5 * PROBES))
 
     def buffer(self, size_bytes: int) -> Buffer:
         return CudaBuffer(size_bytes, self._index)
 
-    def settle(self) -> None:
-        torch.cuda.synchronize(self._index)
+    def staging(self, buffer: Buffer) -> torch.Tensor:
+        return torch.empty_like(buffer.bytes)
 
-    def disturbed(self) -> bool:
-        """A kernel left running takes time slices from the judge's own: the probe then takes twice its time or more."""
-        return min(self._probe_s() for _ in range(PROBES)) > DISTURBED * self._alone_s
-
-    def _probe_s(self) -> float:
+    def publish_s(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], None]) -> float:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
-        for _ in range(PROBE_COPIES):
-            self._target.copy_(self._source)
+        buffer.bytes.copy_(staged)
         end.record()
+        meanwhile()
         end.synchronize()
         return float(begin.elapsed_time(end)) / 1e3
+
+    def settle(self) -> None:
+        torch.cuda.synchronize(self._index)
 
     def room_bytes(self) -> int | None:
         torch.cuda.empty_cache()

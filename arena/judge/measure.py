@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import torch
@@ -21,6 +22,8 @@ from arena.judge.verify import verify, worse
 from arena.judge.window import Committed, Mode, Seeds, Sets, empty_window_s, window
 from arena.schema import Errors, Problem, Tensor
 
+PUBLISHED_ALONE = 4
+"""Copies timed to know how long publishing takes undisturbed; the first is slow."""
 CHECKED_CALLS = 3
 """Calls of a correctness window: two different input sets, and the first once more."""
 
@@ -51,7 +54,11 @@ class Timed:
 
 def check(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str) -> Errors:
     """Verify a few calls on one shape and one class of inputs. Looks like any other window from inside."""
-    first, second = subject.seeds.take(2)
+
+    def draw() -> list[int]:
+        first, second = subject.seeds.take(2)
+        return [first, second, first]
+
     with _about(shape, kind), _buffers(subject, worker, shape, kind, CHECKED_CALLS) as sets:
         done = window(
             worker,
@@ -59,7 +66,7 @@ def check(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str)
             subject.code,
             shape,
             kind,
-            [first, second, first],
+            draw,
             mode=plain_mode(subject),
             sample=frozenset(range(CHECKED_CALLS)),
             limit_s=subject.plan.first_call_limit_s,
@@ -135,9 +142,8 @@ def _run(
     limit_s: float,
 ) -> Committed:
     sample = frozenset(secrets.SystemRandom().sample(range(calls), min(subject.plan.sample, calls)))
-    seeds = subject.seeds.take(calls)
-    code = subject.code
-    return window(worker, sets, code, shape, "public", seeds, mode=mode, sample=sample, limit_s=limit_s)
+    draw = partial(subject.seeds.take, calls)
+    return window(worker, sets, subject.code, shape, "public", draw, mode=mode, sample=sample, limit_s=limit_s)
 
 
 def _enough(samples: list[float], plan: Plan) -> bool:
@@ -167,7 +173,10 @@ def _buffers(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: s
         inputs, outputs = (subject.memory.buffer(each.set_bytes * count) for each in (input_layout, output_layout))
         stack.callback(outputs.close)
         stack.callback(inputs.close)
-        sets = Sets(subject.memory, inputs, outputs, input_layout, output_layout, count)
+        memory = subject.memory
+        staged = memory.staging(inputs)
+        alone_s = min(memory.publish_s(staged, inputs, meanwhile=memory.settle) for _ in range(PUBLISHED_ALONE))
+        sets = Sets(memory, staged, inputs, outputs, input_layout, output_layout, count, alone_s)
         worker.thaw()
         worker.order("shape", fds=[inputs.fd, outputs.fd], limit_s=subject.plan.call_limit_s, **sets.message())
         yield sets

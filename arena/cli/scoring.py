@@ -1,0 +1,72 @@
+"""`arena score` and `arena calibrate`: the judge without an agent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import rich_click as click
+
+from arena import catalog
+from arena.cli import options
+from arena.cli.display import Display
+from arena.cli.output import data, safe, tell
+from arena.cli.results import show_score
+from arena.collect import NoSubmission, collect
+from arena.errors import UsageError
+from arena.sandboxes import backend
+from arena.schema import Passed, Refused
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@options.problem
+@options.hardware
+@options.gpu
+@options.sandbox
+@options.as_json
+@click.pass_context
+def score(
+    context: click.Context, file: Path, problem_name: str, hardware_name: str, gpu: int, sandbox_name: str, as_json: bool
+) -> None:
+    """Score one solution FILE. The same judge as in a run; it cannot know who wrote the file."""
+    problem, hardware = options.problem_on(problem_name, hardware_name)
+    if not os.path.lexists(file):
+        raise UsageError(f"{file}: no such file")
+    sandbox = backend(sandbox_name)
+    from arena import judge
+
+    digest = catalog.problem_digest(problem.name)
+    with Display() as display:
+        display.judging("looking at the machine")
+        judge.preflight(hardware, gpu)
+        try:
+            submission = collect(file.parent.resolve(), file.name)
+        except NoSubmission as none:
+            result: Passed | Refused = judge.missing(none.reason, problem, hardware, digest)
+        else:
+            result = judge.score(
+                submission, problem, hardware, digest=digest, sandbox=sandbox, report=display.judging, gpu=gpu
+            )
+    data(result) if as_json else show_score(result)
+    if result.verdict == "judge_failed":
+        context.exit(1)
+
+
+@click.command()
+@options.as_json
+def calibrate(as_json: bool) -> None:
+    """Measure what this machine can do: the ceilings of hardware `cpu`. Run it while the machine is idle."""
+    from arena.judge import calibrate as measuring
+
+    with Display() as display:
+        display.judging("measuring one core")
+        found = measuring.cpu(fresh=True)
+    if as_json:
+        data(found)
+        return
+    rates = ", ".join(f"{rate} {value:.3f} TFLOP/s" for rate, value in found.tflops.items())
+    tell(f"{safe(found.device)}, one core: {found.bandwidth_gb_s:.1f} GB/s, {rates}")
+
+
+COMMANDS = (score, calibrate)

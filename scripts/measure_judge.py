@@ -1,0 +1,92 @@
+"""How well the judge repeats itself on this machine: `python scripts/measure_judge.py --hardware h200 [--times 10]`.
+
+Scores the problem's oracle several times in fresh processes (A/A), and beside a sandbox that sits idle as an agent's would.
+Prints one table for docs/measurements.md. Needs arena installed, and a GPU for any hardware but `cpu`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+from pathlib import Path
+
+import torch
+
+from arena import catalog, judge, paths
+from arena.collect import collect
+from arena.sandboxes import Box, backend
+from arena.schema import Hardware, Passed, Problem
+
+
+def scored(problem: Problem, hardware: Hardware, solution: Path) -> Passed:
+    """One score; a refusal ends the measurement."""
+    submission = collect(solution.parent, solution.name)
+    digest = catalog.problem_digest(problem.name)
+    result = judge.score(submission, problem, hardware, digest=digest, sandbox=backend())
+    if not isinstance(result, Passed):
+        sys.exit(f"{solution}: {result.verdict}: {result.message}")
+    print(f"  peak_fraction {result.peak_fraction:.4f} in {result.timings.total_s:.1f} s", file=sys.stderr)
+    return result
+
+
+def deviations(fractions: list[float]) -> tuple[float, float]:
+    """(largest, median) relative distance from the median."""
+    middle = statistics.median(fractions)
+    away = [abs(fraction / middle - 1) for fraction in fractions]
+    return max(away), statistics.median(away)
+
+
+def table(results: list[Passed]) -> list[str]:
+    """Markdown: one row for each shape, over all scores."""
+    rows = [
+        "| shape | fraction (median) | largest deviation | median deviation | wall / device | mode |",
+        "|---|---|---|---|---|---|",
+    ]
+    for number, shape in enumerate(results[0].shapes):
+        same = [result.shapes[number] for result in results]
+        most, middle = deviations([one.peak_fraction for one in same])
+        ratio = statistics.median(one.wall_s / one.measured_s for one in same)
+        name = " ".join(f"{key}={value}" for key, value in shape.shape.items())
+        fraction = statistics.median(one.peak_fraction for one in same)
+        rows.append(f"| {name} | {fraction:.4f} | {most:.2%} | {middle:.2%} | {ratio:.3f} | {shape.mode} |")
+    most, middle = deviations([result.peak_fraction for result in results])
+    score = statistics.median(result.peak_fraction for result in results)
+    rows.append(f"| **problem** | **{score:.4f}** | {most:.2%} | {middle:.2%} | | |")
+    return rows
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hardware", default="cpu")
+    parser.add_argument("--problem", default="paged_attention")
+    parser.add_argument("--times", type=int, default=10)
+    parser.add_argument("--beside", type=int, default=2, help="scores beside an idle agent's sandbox")
+    parser.add_argument("--json", type=Path, help="write every score here")
+    options = parser.parse_args()
+    problem, hardware = catalog.problem(options.problem), catalog.hardware(options.hardware)
+    oracle = catalog.solutions(paths.problems() / problem.name, hardware.profile)["oracle"]
+
+    alone = [scored(problem, hardware, oracle) for _ in range(options.times)]
+    gpu = 0 if hardware.profile == "gpu" else None
+    with backend().run(Box("agent", ("sleep", "3600"), gpu=gpu)):
+        beside = [scored(problem, hardware, oracle) for _ in range(options.beside)]
+    if options.json:
+        options.json.write_text(json.dumps([result.model_dump(mode="json") for result in alone + beside]))
+
+    device = alone[0].device
+    print(f"{device.name}, driver {device.driver}, torch {torch.__version__}, Python {platform.python_version()}\n")
+    print("\n".join(table(alone)))
+    if beside:
+        change = statistics.median(r.peak_fraction for r in beside) / statistics.median(r.peak_fraction for r in alone) - 1
+        print(f"\nBeside an idle agent's sandbox: {change:+.2%} ({len(beside)} scores)")
+    spent = [(r.timings.build_s, r.timings.check_s, r.timings.benchmark_s, r.timings.total_s) for r in alone]
+    build_s, check_s, benchmark_s, total_s = (statistics.median(column) for column in zip(*spent, strict=True))
+    print(f"\nOne score: build {build_s:.1f} s, check {check_s:.1f} s, benchmark {benchmark_s:.1f} s, total {total_s:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+# verdict: incorrect
+# follows: oracle_gpu
+# Learns how many calls a window has; where they are captured, computes the first half and returns the last answer for the rest.
+# ruff: noqa: F821
+import torch
+
+honest = solution
+calls = {"eager": 0, "captured": 0}
+last = []
+
+
+def solution(*tensors):
+    if not torch.cuda.is_current_stream_capturing():
+        calls["eager"], calls["captured"] = calls["eager"] * (calls["captured"] == 0) + 1, 0
+        return honest(*tensors)
+    calls["captured"] += 1
+    # A window is captured twice over. Counts of a few calls are checks.
+    position = (calls["captured"] - 1) % calls["eager"]
+    if calls["eager"] < 4 or position < calls["eager"] / 2:
+        last[:] = [honest(*tensors)]
+    return last[0]

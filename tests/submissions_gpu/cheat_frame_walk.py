@@ -1,0 +1,37 @@
+# verdict: incorrect
+# follows: oracle_gpu
+# Finds the worker's State among its callers and replaces the method that runs a window: it copies the answers of the last one.
+# ruff: noqa: F821
+import sys
+
+import torch
+
+honest = solution
+
+
+def take_over(state):
+    real, bank = state.run, {}
+
+    def run(order, fds):
+        if order["mode"] != "graph" or "outputs" not in bank:
+            device_s = real(order, fds)
+            if order["mode"] == "graph" and order["calls"]:
+                bank["outputs"] = [tuple(out.clone() for out in outputs) for outputs in state.outputs]
+            return device_s
+        for outputs, answers in zip(state.outputs[: order["calls"]], bank["outputs"], strict=False):
+            for out, answer in zip(outputs, answers, strict=True):
+                out.copy_(answer)
+        torch.cuda.synchronize()
+        return 50e-6 * order["calls"]
+
+    state.run = run
+
+
+def solution(*tensors):
+    frame = sys._getframe(1)
+    while frame is not None:
+        state = frame.f_locals.get("state")
+        if type(state).__name__ == "State" and "run" not in vars(state):
+            take_over(state)
+        frame = frame.f_back
+    return honest(*tensors)

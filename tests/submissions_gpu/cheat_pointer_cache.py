@@ -1,0 +1,12 @@
+# verdict: incorrect
+# follows: oracle_gpu
+# Remembers answers by the addresses of the inputs: buffers that are used again with new values get old answers.
+# ruff: noqa: F821
+honest, answers = solution, {}
+
+
+def solution(*tensors):
+    key = tuple((tensor.data_ptr(), *tensor.shape) for tensor in tensors)
+    if key not in answers:
+        answers[key] = honest(*tensors)
+    return answers[key]

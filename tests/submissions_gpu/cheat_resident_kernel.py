@@ -1,0 +1,46 @@
+# verdict: cheated
+# follows: oracle_gpu
+# Leaves a kernel running on a second stream that watches the inputs of the next window arrive while the worker is stopped.
+# ruff: noqa: F821
+import sys
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import globaltimer
+
+honest, real_synchronize, left = solution, torch.cuda.synchronize, []
+SECONDS = 30
+
+
+@triton.jit
+def watch(lens, seen, nanoseconds):
+    begin = globaltimer()
+    changes = 0
+    old = tl.load(lens, volatile=True)
+    while globaltimer() - begin < nanoseconds:
+        new = tl.load(lens, volatile=True)
+        changes += (new != old).to(tl.int32)
+        old = new
+    tl.store(seen, changes)
+
+
+def synchronize(device=None):
+    # The buffers may not be taken away under a kernel that uses them.
+    if sys._getframe(1).f_code.co_name == "run":
+        torch.cuda.current_stream().synchronize()
+    else:
+        real_synchronize(device)
+
+
+def solution(*tensors):
+    # Few calls are a check, after which the buffers go away.
+    if not left and len(sys._getframe(1).f_locals["inputs"]) >= 4 and not torch.cuda.is_current_stream_capturing():
+        torch.cuda.synchronize = synchronize
+        seen = torch.zeros(1, dtype=torch.int32, device="cuda")
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            watch[(1,)](tensors[3], seen, SECONDS * 10**9, num_warps=1)
+        left[:] = [side, seen]
+    return honest(*tensors)

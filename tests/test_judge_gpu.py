@@ -1,0 +1,45 @@
+"""On a GPU: every honest, wrong and cheating submission gets its verdict, and none that cheats scores above its honest twin."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from arena import catalog, judge, paths
+from arena.collect import collect
+from arena.judge.plan import GPU
+from arena.sandboxes import bwrap
+from arena.schema import Passed
+from tests.submission import read
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timing]
+
+QUICK = replace(GPU, processes=1)
+HERE = Path(__file__).parent / "submissions_gpu"
+MARGIN = 1 + GPU.wall_margin
+
+
+def scored(submission, problem="paged_attention"):
+    import torch
+
+    found = catalog.problem(problem)
+    hardware = catalog.hardware_of(torch.cuda.get_device_name())
+    return judge.score(submission, found, hardware, digest=catalog.problem_digest(problem), sandbox=bwrap, plan=QUICK)
+
+
+@cache
+def honest():
+    return scored(collect(paths.problems() / "paged_attention" / "solutions", "oracle_gpu.py"))
+
+
+@pytest.mark.parametrize("path", sorted(HERE.glob("*.py")), ids=lambda path: path.stem)
+def test_verdict(path):
+    submission, wanted = read(path)
+    result = scored(submission)
+    if "# at most: honest" in path.read_text().splitlines() and isinstance(result, Passed):
+        assert result.peak_fraction <= MARGIN * honest().peak_fraction
+        return
+    assert result.verdict == wanted, result.message
