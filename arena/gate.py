@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from arena import catalog, judge, paths
-from arena.collect import collect
+from arena.collect import NoSubmission, collect
+from arena.documents import unknown
 from arena.errors import DataError
 from arena.judge import selftest
+from arena.judge.plan import Plan
 from arena.sandboxes import Sandbox
-from arena.schema import Hardware, Passed, Problem, Record, Refused
+from arena.schema import Hardware, Passed, Problem, Record, Refused, Verdict
 
 FIRST_LINE = "# verdict: "
 HONEST = ("oracle", "naive")
 """Solutions that every problem has, scored first."""
+WRONG = "wrong_"
+"""Every problem has some whose name begins so: a gate that refuses nothing has shown nothing."""
 HONEST_GAP = 1.0
 """The oracle must be faster than naive by more than this factor."""
 SPREAD = {"gpu": 0.01, "cpu": 0.10}
@@ -40,10 +44,28 @@ class Report(Record):
     findings: tuple[Finding, ...]
 
 
-def check(problem: Problem, hardware: Hardware, sandbox: Sandbox, report: Callable[[Finding], None] = lambda _: None) -> Report:
-    """Check one problem, telling `report` each finding as it comes."""
+def check(
+    problem: Problem,
+    hardware: Hardware,
+    sandbox: Sandbox,
+    *,
+    gpu: int = 0,
+    plan: Plan | None = None,
+    report: Callable[[Finding], None] = lambda _: None,
+) -> Report:
+    """Check one problem, telling `report` each finding as it comes. `plan` replaces the published effort of a score."""
+    judge.preflight(hardware, gpu)
+    digest = catalog.problem_digest(problem.name)
+
+    def score(path: Path) -> Passed | Refused:
+        try:
+            submission = collect(path.parent, path.name)
+        except NoSubmission as none:
+            return judge.missing(none.reason, problem, hardware, digest)
+        return judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, plan=plan, gpu=gpu)
+
     findings = []
-    for finding in _findings(problem, hardware, sandbox):
+    for finding in _findings(problem, hardware, score):
         findings.append(finding)
         report(finding)
     return Report(problem=problem.name, hardware=hardware.name, findings=tuple(findings))
@@ -51,38 +73,47 @@ def check(problem: Problem, hardware: Hardware, sandbox: Sandbox, report: Callab
 
 def expected(path: Path) -> str:
     """The verdict that a solution's first line names."""
-    first = path.read_text().partition("\n")[0]
+    first = path.read_bytes().partition(b"\n")[0].decode(errors="replace")
     if not first.startswith(FIRST_LINE):
         raise DataError(f"{path}:1: must read `{FIRST_LINE}<verdict>`, the verdict that the judge is to give")
-    return first.removeprefix(FIRST_LINE).strip()
+    word = first.removeprefix(FIRST_LINE).strip()
+    if word not in get_args(Verdict):
+        raise DataError(f"{path}:1: {unknown('verdict', word, get_args(Verdict))}")
+    return word
 
 
-def _findings(problem: Problem, hardware: Hardware, sandbox: Sandbox) -> Iterator[Finding]:
+def _findings(problem: Problem, hardware: Hardware, score: Callable[[Path], Passed | Refused]) -> Iterator[Finding]:
+    solutions = catalog.solutions(paths.problems() / problem.name, hardware.profile)
+    wanted = {name: expected(path) for name, path in solutions.items()}  # read first: a slip shows at once, not after minutes
     yield from (
         Finding(kind="gate", name=name, ok=ok, got="held" if ok else "open", detail=detail)
         for name, ok, detail in selftest.gate(problem, hardware.profile)
     )
-    digest = catalog.problem_digest(problem.name)
-    yield _nop(problem, hardware, digest)
-
-    def score(path: Path) -> Passed | Refused:
-        return judge.score(collect(path.parent, path.name), problem, hardware, digest=digest, sandbox=sandbox)
-
-    solutions = catalog.solutions(paths.problems() / problem.name, hardware.profile)
+    yield from _absent(solutions)
+    yield _nop(problem, hardware, catalog.problem_digest(problem.name))
     passed = {}
     for name in sorted(solutions, key=lambda name: (name not in HONEST, name)):
-        path = solutions[name]
-        result = score(path)
+        result = score(solutions[name])
         detail = f"peak_fraction {result.peak_fraction:.4f}" if isinstance(result, Passed) else result.message
-        wanted = expected(path)
-        if result.verdict != wanted:
-            detail = f"expected {wanted}: {detail}"
-        yield Finding(kind="solution", name=name, ok=result.verdict == wanted, got=result.verdict, detail=detail)
+        if result.verdict != wanted[name]:
+            detail = f"expected {wanted[name]}: {detail}"
+        yield Finding(kind="solution", name=name, ok=result.verdict == wanted[name], got=result.verdict, detail=detail)
         if isinstance(result, Passed):
             passed[name] = result
     if passed.keys() >= set(HONEST):
         yield _order(passed["oracle"], passed["naive"])
         yield _repeat(passed["oracle"], score(solutions["oracle"]), SPREAD[hardware.profile])
+
+
+def _absent(solutions: Iterable[str]) -> Iterator[Finding]:
+    """What a problem must have and this one has not."""
+    names = set(solutions)
+    for name in HONEST:
+        if name not in names:
+            yield Finding(kind="solution", name=name, ok=False, got="absent", detail=f"every problem has solutions/{name}.py")
+    if not any(name.startswith(WRONG) for name in names):
+        detail = f"every problem has a solutions/{WRONG}<how>.py that its gate must refuse"
+        yield Finding(kind="solution", name=f"{WRONG}*", ok=False, got="absent", detail=detail)
 
 
 def _nop(problem: Problem, hardware: Hardware, digest: str) -> Finding:

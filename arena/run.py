@@ -1,16 +1,22 @@
 """One attempt at one cell: workspace, session, submission, score, annotation. It reads like the data's one-way trip."""
 
+import fcntl
+import hashlib
 import importlib.metadata
 import platform
+import re
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import arena
-from arena import annotations, catalog, documents, leaderboard, machine, paths, session, tape, workspace
+from arena import annotations, catalog, documents, leaderboard, machine, paths, process, session, tape, workspace
 from arena.collect import NoSubmission, Submission, collect
+from arena.errors import ArenaError, UsageError
 from arena.sandboxes import Sandbox
-from arena.schema import Annotation, Cell, Hardware, Problem, Score, Taken
+from arena.schema import Annotation, Cell, Hardware, Problem, Score, Session, Taken
 
 SUBMISSION_BYTES = 1 << 20
 """Largest solution.py that is taken."""
@@ -47,43 +53,56 @@ class Attempt:
 Report = Callable[[session.Progress], None]
 
 
+def with_effort(chosen: catalog.Chosen, effort: str | None) -> catalog.Chosen:
+    """The model at that effort instead of its own. UsageError when its harness takes none, or needs one and has none."""
+    harness = chosen.harness
+    takes = any("{effort}" in word for word in harness.command)
+    if effort is None:
+        if takes and chosen.model.effort is None:
+            raise UsageError(f"harness {harness.name} needs an effort, and model {chosen.model_name} names none: give --effort")
+        return chosen
+    if not takes:
+        raise UsageError(f"harness {harness.name} takes no effort (its command has no {{effort}}): leave --effort out")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", effort):
+        raise UsageError(f"--effort {effort!r}: give a word such as low, high or max")
+    return chosen._replace(model=chosen.model.model_copy(update={"effort": effort}))
+
+
+def home() -> Path:
+    """The folder of all results, made if there is none; ArenaError when it cannot be written."""
+    folder = paths.home()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise ArenaError(f"{folder}: cannot be written ({error.strerror}); set ARENA_HOME to a folder that can") from None
+
+
+def prepare() -> None:
+    """Before anybody's time is spent: can results be kept, and can those that are there be read? ArenaError if not."""
+    home()
+    settle()
+    annotations.read_all(paths.annotations())
+
+
 def run(attempt: Attempt, report: Report) -> Annotation:
     """Play the session, judge what it left, write the annotation and render the leaderboard."""
+    report(session.Progress("start", "looking at the machine"))
     from arena import judge  # torch takes a second to import, and whoever only lists runs need not wait for it
 
-    # Before anybody's time is spent: is the device there, the right one, and free?
+    # Is the device there, the right one, and free?
     node = judge.preflight(attempt.hardware, attempt.gpu)
     cell = attempt.cell()
     tape_ = tape.tape(attempt.chosen, paths.problems() / attempt.problem.name, attempt.hardware.profile, paths.workspaces())
     with workspace.create(cell, manifest=_manifest(attempt), root=paths.workspaces()) as folder:
-        profile = attempt.hardware.profile
-        prompt = workspace.fill(
-            folder,
-            attempt.problem,
-            profile,
-            attempt.problem.shapes[profile],
-            machine.processor(),
-            problem_folder=paths.problems() / attempt.problem.name,
-            kit_folder=paths.problems() / "kit",
-        )
-        played = session.play(
-            attempt.chosen,
-            folder,
-            budget_s=attempt.budget_s,
-            sandbox=attempt.sandbox,
-            sandbox_name=attempt.sandbox_name,
-            prompt=prompt,
-            tape=tape_,
-            gpu=node,
-            report=report,
-        )
         try:
-            submission: Submission | None = collect(folder.work, cap_bytes=SUBMISSION_BYTES)
-            reason = ""
-        except NoSubmission as none:
-            submission, reason = None, none.reason
-        folder.event("collected", sha256=submission.sha256 if submission else None, reason=reason)
-        score = _score(attempt, cell, submission, reason, folder, report)
+            played = _play(attempt, folder, tape_, node, report)
+            submission, reason = _take(folder)
+            score = _score(attempt, cell, submission, reason, folder, report)
+        except ArenaError as error:
+            folder.event("failed", message=str(error))
+            raise
         annotation = Annotation(
             run_id=folder.run_id,
             arena_version=arena.__version__,
@@ -92,15 +111,71 @@ def run(attempt: Attempt, report: Report) -> Annotation:
             submission=_taken(submission),
             score=score,
         )
-        annotations.write(paths.annotations(), annotation)
         workspace.commit(folder, annotation)
+        _annotate(folder, annotation)
     render()
     return annotation
 
 
+def settle() -> None:
+    """Write the annotations of runs that were ended just after their commit. One that a person took away stays away."""
+    for entry in workspace.runs(paths.workspaces()):
+        annotation = paths.annotations() / f"{entry.run.run_id}.yaml"
+        if entry.state != "committed" or annotation.exists():
+            continue
+        if not any(event["kind"] == "annotated" for event in workspace.events(entry.run)):
+            _annotate(entry.run, documents.read_yaml(entry.run.result, Annotation))
+
+
 def render() -> None:
     """Rebuild `leaderboard/` from `annotations/`."""
-    leaderboard.write(paths.leaderboard(), annotations.read_all(paths.annotations()))
+    paths.workspaces().mkdir(parents=True, exist_ok=True)
+    # Of two runs that end together, the one that reads last must write last, or the other's result would be missing.
+    with (paths.workspaces() / ".render").open("wb") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        leaderboard.write(paths.leaderboard(), annotations.read_all(paths.annotations()))
+
+
+def _play(attempt: Attempt, folder: workspace.Run, tape_: bytes | None, node: int | None, report: Report) -> Session:
+    """The session, in a workspace filled for it."""
+    profile = attempt.hardware.profile
+    prompt = workspace.fill(
+        folder,
+        attempt.problem,
+        profile,
+        attempt.problem.shapes[profile],
+        machine.processor(),
+        problem_folder=paths.problems() / attempt.problem.name,
+        kit_folder=paths.problems() / "kit",
+    )
+    folder.event("filled", prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest())
+    return session.play(
+        attempt.chosen,
+        folder,
+        budget_s=attempt.budget_s,
+        sandbox=attempt.sandbox,
+        sandbox_name=attempt.sandbox_name,
+        prompt=prompt,
+        tape=tape_,
+        gpu=node,
+        report=report,
+    )
+
+
+def _take(folder: workspace.Run) -> tuple[Submission | None, str]:
+    """What the session left, frozen; or None and why."""
+    try:
+        submission: Submission | None = collect(folder.work, cap_bytes=SUBMISSION_BYTES)
+        reason = ""
+    except NoSubmission as none:
+        submission, reason = None, none.reason
+    folder.event("collected", sha256=submission.sha256 if submission else None, reason=reason)
+    return submission, reason
+
+
+def _annotate(folder: workspace.Run, annotation: Annotation) -> None:
+    annotations.write(paths.annotations(), annotation)
+    folder.event("annotated")
 
 
 def _score(
@@ -137,12 +212,24 @@ def _manifest(attempt: Attempt) -> dict[str, Any]:
     """What a run depended on, besides the cell."""
     return {
         "arena_version": arena.__version__,
+        "arena_commit": _commit(),
         "python": platform.python_version(),
         "torch": _version("torch"),
         "triton": _version("triton"),
         "machine": machine.describe(),
         "sandbox": attempt.sandbox_name,
     }
+
+
+def _commit() -> str | None:
+    """The commit that a checkout is at, with `-dirty` when it was changed since; None outside one."""
+    if (root := paths.checkout()) is None:
+        return None
+    try:
+        told = process.run(["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], limit_s=20)
+    except OSError:  # no git here
+        return None
+    return told.stdout.decode().strip() if told.returncode == 0 else None
 
 
 def _version(distribution: str) -> str | None:

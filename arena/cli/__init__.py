@@ -20,14 +20,14 @@ from arena.errors import ArenaError, UsageError
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
 """Errors about a named file that tell of the machine. Any other error of the system is a bug and shows its traceback."""
+NEEDED = {"torch": "`pip install torch`", "cuda": "install a build of torch for CUDA, which brings it"}
+"""Packages that only the judge uses, so that arena can be installed without them."""
 
 
 class Commands(click.RichGroup):
     """A group that answers an unknown command with those that exist, the nearest first."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first argument names."""
         if args[0] not in self.commands and not args[0].startswith("-"):
             raise UsageError(unknown("command", args[0], self.commands))
@@ -61,9 +61,9 @@ def main() -> None:
             raise
         code = _refuse(safe(f"{error.filename or 'cannot write'}: {error.strerror}"))
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if (name := (error.name or "").partition(".")[0]) not in NEEDED:
             raise
-        code = _refuse("the judge needs torch, which is not installed: pip install torch (`arena doctor` shows all that is needed)")
+        code = _refuse(f"the judge needs the package {name}, which is not installed: {NEEDED[name]}")
     except (KeyboardInterrupt, click.Abort):
         people.print("arena: interrupted; `arena list runs` shows what was left", soft_wrap=True)
         code = 130

@@ -52,7 +52,8 @@ class Display:
         if changed:
             self._phase_s = now_s
         self._progress = progress
-        if self._live is None and (changed or now_s - self._printed_s > PLAIN_EVERY_S):
+        # How the agent ended is in the summary of the run.
+        if self._live is None and progress.phase != "ended" and (changed or now_s - self._printed_s > PLAIN_EVERY_S):
             self._printed_s = now_s
             people.print(self.__rich__())
 

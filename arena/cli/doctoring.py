@@ -89,7 +89,9 @@ def _gpu() -> Check:
         for line in file.read_text().splitlines()
         if line.startswith("Model")
     ]
-    return Check("gpu", "ok" if found else "note", ", ".join(found) or "no NVIDIA driver is loaded: only hardware cpu can be scored")
+    return Check(
+        "gpu", "ok" if found else "note", ", ".join(found) or "no NVIDIA driver is loaded: only hardware cpu can be scored"
+    )
 
 
 COMMANDS = (doctor,)

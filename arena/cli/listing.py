@@ -1,7 +1,5 @@
 """`arena list`: what there is to run, and what was run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -75,7 +73,7 @@ LISTS: dict[str, Callable[[], Rows]] = {
 
 
 @click.command("list")
-@click.argument("what", type=click.Choice(list(LISTS)))
+@click.argument("what", metavar="WHAT", type=click.Choice(list(LISTS)))
 @options.as_json
 def list_(what: str, as_json: bool) -> None:
     """List the problems, models, harnesses, hardware or runs there are."""

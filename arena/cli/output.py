@@ -25,7 +25,11 @@ COLOURS = {"passed": "green", "incorrect": "red", "forbidden": "red", "cheated":
 
 def data(value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
     """Print one JSON document to stdout, in UTF-8 whatever the locale."""
-    plain = [entry.model_dump(mode="json") if isinstance(entry, BaseModel) else entry for entry in value] if isinstance(value, Sequence) else value
+    plain = (
+        [entry.model_dump(mode="json") if isinstance(entry, BaseModel) else entry for entry in value]
+        if isinstance(value, Sequence)
+        else value
+    )
     try:
         sys.stdout.buffer.write(documents.to_json(plain).encode())
         sys.stdout.buffer.flush()

@@ -1,7 +1,5 @@
 """`arena show`, `annotate` and `leaderboard`: what runs came to."""
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 from typing import get_args

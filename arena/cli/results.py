@@ -24,9 +24,8 @@ def show_score(score: Passed | Refused) -> None:
         if score.review_suggested:
             tell("A shape lies above 0.95 of its ceiling: look at the kernel, and at the ceiling, before you cite it.")
     spent = score.timings
-    tell(
-        f"scored in {spent.total_s:.1f} s: build {spent.build_s:.1f}, check {spent.check_s:.1f}, benchmark {spent.benchmark_s:.1f}"
-    )
+    parts = f"build {spent.build_s:.1f}, check {spent.check_s:.1f}, benchmark {spent.benchmark_s:.1f}"
+    tell(f"scored in {spent.total_s:.1f} s: {parts}")
 
 
 def _shapes(score: Passed) -> Table:

@@ -26,12 +26,12 @@ NAMED_BY_PLACE = ("problem", "harness", "hardware")
 
 
 @click.command()
-@click.argument("name", required=False, type=click.Choice(list(RECORDS)))
+@click.argument("name", metavar="[RECORD]", required=False, type=click.Choice(list(RECORDS)))
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write every schema as <name>.json into this folder instead."
 )
 def schema(name: str | None, out: Path | None) -> None:
-    """Print the JSON Schema of a file, or of all."""
+    """Print the JSON Schema of a file: problem, harness, hardware, score, annotation or leaderboard; or of all."""
     if out is None:
         data(_schema(name) if name else {key: _schema(key) for key in RECORDS})
         return

@@ -45,9 +45,7 @@ def score(
         except NoSubmission as none:
             result: Passed | Refused = judge.missing(none.reason, problem, hardware, digest)
         else:
-            result = judge.score(
-                submission, problem, hardware, digest=digest, sandbox=sandbox, report=display.judging, gpu=gpu
-            )
+            result = judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, report=display.judging, gpu=gpu)
     data(result) if as_json else show_score(result)
     if result.verdict == "judge_failed":
         context.exit(1)
