@@ -22,12 +22,14 @@ HERE = Path(__file__).parent / "submissions_gpu"
 MARGIN = 1 + GPU.wall_margin
 
 
-def scored(submission, problem="paged_attention"):
+def scored(submission):
     import torch
 
-    found = catalog.problem(problem)
+    problem = catalog.problem("paged_attention")
+    # Two shapes that differ in everything are enough for a verdict, and a shape costs seconds.
+    problem = problem.model_copy(update={"shapes": {"gpu": problem.shapes["gpu"][1::3]}})
     hardware = catalog.hardware_of(torch.cuda.get_device_name())
-    return judge.score(submission, found, hardware, digest=catalog.problem_digest(problem), sandbox=bwrap, plan=QUICK)
+    return judge.score(submission, problem, hardware, digest="", sandbox=bwrap, plan=QUICK)
 
 
 @cache
@@ -39,6 +41,9 @@ def honest():
 def test_verdict(path):
     submission, wanted = read(path)
     result = scored(submission)
+    print(
+        result.verdict, getattr(result, "peak_fraction", ""), honest().peak_fraction, result.message
+    )  # for docs/measurements.md
     if "# at most: honest" in path.read_text().splitlines() and isinstance(result, Passed):
         assert result.peak_fraction <= MARGIN * honest().peak_fraction
         return

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
+from typing import NamedTuple
 
 import torch
 
@@ -19,7 +21,7 @@ from arena.judge.plan import Plan
 from arena.judge.refusal import Refusal
 from arena.judge.statistics import half_width
 from arena.judge.verify import verify, worse
-from arena.judge.window import Committed, Mode, Seeds, Sets, empty_window_s, window
+from arena.judge.window import Committed, Mode, Seeds, Sets, window
 from arena.schema import Errors, Problem, Tensor
 
 PUBLISHED_ALONE = 4
@@ -37,6 +39,15 @@ class Subject:
     memory: Memory
     plan: Plan
     seeds: Seeds
+
+
+class Quiet(NamedTuple):
+    """The judge's own cost of a window on one shape, in one worker process."""
+
+    empty_s: float
+    """A window without calls."""
+    alone_s: float
+    """Publishing the inputs while nobody else uses the device."""
 
 
 @dataclass(frozen=True)
@@ -99,26 +110,29 @@ def captures(subject: Subject, worker: Worker, shape: Mapping[str, int]) -> None
         _warm(subject, worker, sets, shape, "graph")
 
 
-def empty_s(subject: Subject, worker: Worker, mode: Mode) -> float:
-    """The median cost of a window without calls, in a worker that has not loaded the submission yet."""
-    times = [empty_window_s(worker, mode, subject.plan.first_call_limit_s) for _ in range(1 + subject.plan.empty_windows)]
-    worker.thaw()
-    return median(times[1:])  # the first one starts the device
+def quiet(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int) -> Quiet:
+    """What the judge's own part of a window takes, in a worker that has not loaded the submission yet, which could lie."""
+    memory, plan = subject.memory, subject.plan
+    with _buffers(subject, worker, shape, "public", calls) as sets:
+        # The first of each is slow: it starts the device.
+        copies = [memory.publish_s(sets.staged, sets.inputs, meanwhile=memory.settle) for _ in range(1 + PUBLISHED_ALONE)]
+        empty = [_run(subject, worker, sets, shape, 0, mode, plan.first_call_limit_s) for _ in range(1 + plan.empty_windows)]
+    return Quiet(median(window.elapsed_s for window in empty[1:]), min(copies[1:]))
 
 
-def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int, empty_s: float) -> Timed:
-    """Time one shape until its median is known well enough. `empty_s` is what a window without calls costs."""
+def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int, quiet: Quiet) -> Timed:
+    """Time one shape until its median is known well enough."""
     plan = subject.plan
     elapsed: list[tuple[float, float]] = []
     worst = Errors(rel_fro=0, row=0, el=0)
-    with _about(shape, "public"), _buffers(subject, worker, shape, "public", calls) as sets:
+    with _about(shape, "public"), _buffers(subject, worker, shape, "public", calls, quiet.alone_s) as sets:
         _warm(subject, worker, sets, shape, mode)
         while not _enough([window_s[mode != "wall"] / calls for window_s in elapsed], plan):
             done = _run(subject, worker, sets, shape, calls, mode, plan.call_limit_s)
             worst = worse(worst, verify(done, sets, subject.code, subject.problem, shape, "public"))
             elapsed.append((done.elapsed_s, done.device_s))
     # Never below nothing: a window shorter than an empty one says that the machine was disturbed, not that it was fast.
-    wall_s = tuple(max(window_s - empty_s, window_s / 2) / calls for window_s, _ in elapsed)
+    wall_s = tuple(max(window_s - quiet.empty_s, window_s / 2) / calls for window_s, _ in elapsed)
     device = tuple(device_s / calls for _, device_s in elapsed)
     return Timed(mode, wall_s if mode == "wall" else device, wall_s, calls, worst)
 
@@ -141,7 +155,8 @@ def _run(
     mode: Mode,
     limit_s: float,
 ) -> Committed:
-    sample = frozenset(secrets.SystemRandom().sample(range(calls), min(subject.plan.sample, calls)))
+    # A window without calls has a sample too, since taking it is part of the judge's cost.
+    sample = frozenset(secrets.SystemRandom().sample(range(calls or sets.count), subject.plan.sample))
     draw = partial(subject.seeds.take, calls)
     return window(worker, sets, subject.code, shape, "public", draw, mode=mode, sample=sample, limit_s=limit_s)
 
@@ -163,8 +178,10 @@ def _about(shape: Mapping[str, int], kind: str) -> Iterator[None]:
 
 
 @contextmanager
-def _buffers(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str, count: int) -> Iterator[Sets]:
-    """Shared buffers for `count` sets, made known to the worker."""
+def _buffers(
+    subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str, count: int, alone_s: float = math.inf
+) -> Iterator[Sets]:
+    """Shared buffers for `count` sets, made known to the worker. `alone_s` is asked of publishing where time is taken."""
     example = subject.code.make_inputs(shape, 0, kind, subject.memory.device)
     input_layout = layout([(tuple(tensor.shape), tensor.dtype) for tensor in example])
     output_layout = layout([(_sizes(tensor, shape), getattr(torch, tensor.dtype)) for tensor in subject.problem.outputs])
@@ -174,9 +191,7 @@ def _buffers(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: s
         stack.callback(outputs.close)
         stack.callback(inputs.close)
         memory = subject.memory
-        staged = memory.staging(inputs)
-        alone_s = min(memory.publish_s(staged, inputs, meanwhile=memory.settle) for _ in range(PUBLISHED_ALONE))
-        sets = Sets(memory, staged, inputs, outputs, input_layout, output_layout, count, alone_s)
+        sets = Sets(memory, memory.staging(inputs), inputs, outputs, input_layout, output_layout, count, alone_s)
         worker.thaw()
         worker.order("shape", fds=[inputs.fd, outputs.fd], limit_s=subject.plan.call_limit_s, **sets.message())
         yield sets

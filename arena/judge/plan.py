@@ -22,7 +22,7 @@ class Plan:
     half_width: float = 0.005
     """Stop when the 95 % interval of a process's median is this narrow, relative."""
     empty_windows: int = 15
-    """Windows without calls in each process, before it loads the submission: what they take is the judge's own cost."""
+    """Windows without calls for each shape, in each process before it loads the submission."""
     sample: int = 2
     """Secretly chosen outputs verified in each timed window."""
     wall_margin: float = 0.10
@@ -36,5 +36,7 @@ class Plan:
 
 
 CPU = Plan()
-GPU = replace(CPU, window_s=0.003, min_calls=4, max_calls=64, min_windows=5, max_windows=11, half_width=0.001, sample=1)
+GPU = replace(
+    CPU, window_s=0.003, min_calls=8, max_calls=64, empty_windows=5, min_windows=5, max_windows=11, half_width=0.001, sample=1
+)
 """A window's inputs are far larger than the cache by themselves, and its clock is the device's own."""

@@ -45,7 +45,8 @@ class Clock:
 def run(subject: measure.Subject, profile: Profile, start: Start, clock: Clock, report: Report) -> dict[int, list[measure.Timed]]:
     """Samples of each scored shape (by its number), one entry for each timed process. Refusal when the submission fails."""
     shapes = subject.problem.shapes[profile]
-    with loaded(subject, start, clock, measure.plain_mode(subject)) as (worker, _):
+    with start() as worker:
+        _load(subject, worker, clock)
         with clock.phase("check"):
             _check(subject, worker, (*shapes, *subject.code.extra_shapes), report)
         with clock.phase("benchmark"):
@@ -53,22 +54,22 @@ def run(subject: measure.Subject, profile: Profile, start: Start, clock: Clock, 
             mode = _mode(subject, worker, shapes)
     runs: dict[int, list[measure.Timed]] = {number: [] for number in range(len(shapes))}
     for process in range(1, subject.plan.processes + 1):
-        with loaded(subject, start, clock, mode) as (worker, empty_s), clock.phase("benchmark"):
+        with start() as worker:
+            with clock.phase("benchmark"):
+                costs = [measure.quiet(subject, worker, *each) for each in zip(shapes, [mode] * len(shapes), calls, strict=True)]
+            _load(subject, worker, clock)
             for number, shape in enumerate(shapes):
                 report(f"timing {words(shape)}, process {process} of {subject.plan.processes}")
-                runs[number].append(_time(subject, worker, shape, mode, calls[number], empty_s))
+                with clock.phase("benchmark"):
+                    runs[number].append(_time(subject, worker, shape, mode, calls[number], costs[number]))
     return runs
 
 
-@contextmanager
-def loaded(subject: measure.Subject, start: Start, clock: Clock, mode: Mode) -> Iterator[tuple[Worker, float]]:
-    """A fresh worker that has imported the solution, and what an empty window took before it had."""
-    begin_s = time.monotonic()
-    with start() as worker:
-        empty_s = measure.empty_s(subject, worker, mode)
+def _load(subject: measure.Subject, worker: Worker, clock: Clock) -> None:
+    """Have the worker import the solution; the time it takes to start the worker itself is not counted."""
+    with clock.phase("build"):
+        worker.thaw()
         worker.order("load", limit_s=subject.plan.build_limit_s)
-        clock.spent_s["build"] += time.monotonic() - begin_s
-        yield worker, empty_s
 
 
 def _check(subject: measure.Subject, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> None:
@@ -92,9 +93,9 @@ def _mode(subject: measure.Subject, worker: Worker, shapes: tuple[Shape, ...]) -
     return "graph"
 
 
-def _time(subject: measure.Subject, worker: Worker, shape: Shape, mode: Mode, calls: int, empty_s: float) -> measure.Timed:
+def _time(subject: measure.Subject, worker: Worker, shape: Shape, mode: Mode, calls: int, quiet: measure.Quiet) -> measure.Timed:
     try:
-        return measure.time_shape(subject, worker, shape, mode, calls, empty_s)
+        return measure.time_shape(subject, worker, shape, mode, calls, quiet)
     except Uncapturable as no:
         # Never switched silently within a score.
         text = f"The calls could be captured in a CUDA graph in one process and not in the next{no}"

@@ -40,7 +40,7 @@ class Sets:
     output_layout: Layout
     count: int
     alone_s: float
-    """What publishing all inputs takes while the worker does not have the buffers yet."""
+    """What publishing all inputs takes when nobody else uses the device; infinite where no time is taken."""
 
     def message(self) -> dict[str, object]:
         """What the worker is told about them."""
@@ -124,16 +124,6 @@ def window(
     end_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     worker.freeze()
     return Committed((end_ns - begin_ns) / 1e9, device_s, taken, kept)
-
-
-def empty_window_s(worker: Worker, mode: Mode, limit_s: float) -> float:
-    """What a window without calls takes. Asked of a worker that has not seen the submission yet, which would lie."""
-    worker.freeze()
-    begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-    worker.send("run", calls=0, mode=mode)
-    worker.thaw()
-    worker.reply("run", limit_s)
-    return (time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - begin_ns) / 1e9
 
 
 def _make(

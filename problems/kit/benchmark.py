@@ -28,7 +28,7 @@ MOST_SETS = 512
 MOST_BYTES = 256 << 20
 """Of input sets on the CPU; on a GPU a quarter of what is free."""
 
-WRONG_TYPE, WRONG_COUNT, WRONG_SHAPE, WRONG_DTYPE, WRONG_DEVICE, WRONG_LAYOUT = range(1, 7)
+WRONG_TYPE, WRONG_COUNT, WRONG_SHAPE, WRONG_DTYPE, WRONG_DEVICE, WRONG_LAYOUT, WRONG_STORAGE = range(1, 8)
 """Codes of `BadOutput`."""
 
 # Taken before any solution is loaded, so that a solution which replaces them later fools only itself.
@@ -64,6 +64,8 @@ def accept(returned: object, wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             raise BadOutput(WRONG_SHAPE, f"output {i} has shape {tuple(out.shape)}; it must be {tuple(like.shape)}")
         if out.dtype is not like.dtype:
             raise BadOutput(WRONG_DTYPE, f"output {i} is {out.dtype}; it must be {like.dtype}")
+        if out.data_ptr() == like.data_ptr() and out.numel():
+            raise BadOutput(WRONG_STORAGE, f"output {i} is the buffer that it is to be copied to; return a tensor of your own")
         if out.device != like.device:
             raise BadOutput(WRONG_DEVICE, f"output {i} is on {out.device}; it must be on {like.device}")
         if out.layout is not torch.strided or not IS_CONTIGUOUS(out):

@@ -1,5 +1,6 @@
 # verdict: incorrect
 # follows: oracle_gpu
+# at most: honest
 # Nobody waits for the GPU any more, and events say that little time has passed.
 import torch
 

@@ -1,13 +1,13 @@
 # verdict: passed
 # follows: oracle_gpu
 # at most: honest
-# Dawdles in the windows without calls, which are taken off the others, and tells times of the device that agree with the rest.
+# Dawdles in windows without calls, which would be taken off the others, and tells times of the device to go with that.
 import sys
 import time
 
 import torch
 
-SHARE = 0.9
+SHARE = 0.7
 real_elapsed, real_synchronize = torch.cuda.Event.elapsed_time, torch.cuda.synchronize
 window = {"device_s": 0.0}
 

@@ -1,5 +1,6 @@
 # verdict: incorrect
 # follows: oracle_gpu
+# at most: honest
 # A second stream first spins and then computes into the shared buffers, and only the first is waited for: the worker says that
 # it is done three milliseconds before it is. Honest while few calls are made, since those are checks.
 # ruff: noqa: F821

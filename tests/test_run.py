@@ -1,0 +1,325 @@
+"""`arena run`, from the command line to the leaderboard, in the real sandbox; and ended at every moment."""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("torch")
+
+from arena.sandboxes import bwrap
+from tests.command import Arena, alive, copy, killed, until
+
+pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+
+RUN = ("run", "--problem", "paged_attention")
+DOES_NOT_PARSE = "def solution(*inputs:\n"
+SLEEPS = "import time\nprint('{\"type\": \"begin\"}', flush=True)\ntime.sleep(600)\n"
+WRITES = "import sys\nopen('solution.py', 'w').write(sys.argv[1])\nprint('{\"type\": \"end\"}', flush=True)\n"
+
+
+@pytest.fixture
+def arena(tmp_path: Path) -> Arena:
+    return copy(tmp_path)
+
+
+@pytest.fixture
+def marker() -> str:
+    """A word that no process of this machine has among its arguments, but for those of one test."""
+    return f"marker-{uuid.uuid4().hex}"
+
+
+def consistent(arena: Arena) -> dict[str, str]:
+    """State of each run, once the leaderboard is rendered: what is committed is annotated, and nothing else is."""
+    assert arena("leaderboard").code == 0
+    states = {row["run"]: row["state"] for row in arena.json("list", "runs")}
+    committed = [run for run, state in states.items() if state == "committed"]
+    assert [path.name for path in arena.annotations if path.suffix == ".yaml"] == [f"{run}.yaml" for run in committed]
+    for run in committed:
+        result = arena.home / "workspaces" / run / "result.yaml"
+        assert result.read_bytes() == (arena.home / "annotations" / f"{run}.yaml").read_bytes()
+        assert yaml.safe_load(result.read_text())["run_id"] == run
+    assert json.loads(arena.board()["leaderboard.json"])["trials"] == len(committed)
+    return states
+
+
+def kinds(arena: Arena) -> list[str]:
+    return [json.loads(line)["kind"] for line in (arena.runs[-1] / "events.jsonl").read_text().splitlines()]
+
+
+# ---------------------------------------------------------------- built-in models
+
+
+def test_nop_and_all_that_a_run_leaves(arena: Arena) -> None:
+    done = arena(*RUN, "--model", "nop", "--json")
+    assert (done.code, "Traceback" in done.err) == (0, False), done.err
+    [annotation] = json.loads(done.out)
+    assert annotation["score"]["verdict"] == "missing"
+    assert "peak_fraction" not in annotation["score"]
+    assert (annotation["session"]["agent_status"], annotation["submission"]) == ("complete", None)
+    [run] = arena.runs
+    assert {path.name for path in run.iterdir()} >= {"manifest.json", "events.jsonl", "agent", "work", "score.json", "result.yaml"}
+    assert kinds(arena) == ["created", "filled", "session_started", "session_ended", "collected", "committed", "annotated"]
+    assert json.loads((run / "manifest.json").read_text())["cell"] == annotation["cell"]
+    assert consistent(arena) == {annotation["run_id"]: "committed"}
+    assert f"annotation  {arena.home}/annotations/{annotation['run_id']}.yaml" in done.err
+
+
+def test_trials_are_runs_of_one_cell(arena: Arena) -> None:
+    done = arena(*RUN, "--model", "nop", "--trials", "2", "--json")
+    first, second = json.loads(done.out)
+    assert first["cell"] == second["cell"]
+    assert "trial 2 of 2" in done.err
+    assert len(consistent(arena)) == 2
+    board = json.loads(arena.board()["leaderboard.json"])
+    [entry] = board["tables"][0]["rows"][0]["entries"].values()
+    assert (entry["passed"], entry["counted"], entry["outcomes"]) == (0, 2, {"missing": 2})
+
+
+def test_a_cheat_and_its_replay(arena: Arena) -> None:
+    [cheat] = arena.json(*RUN, "--model", "cheat/exit_zero")
+    [replay] = arena.json(*RUN, "--model", f"replay/{cheat['run_id']}")
+    assert cheat["score"]["verdict"] == replay["score"]["verdict"] == "crashed"
+    assert cheat["submission"] == replay["submission"]
+    assert replay["cell"]["model"] == f"replay/{cheat['run_id']}"
+    solution = arena.tree / "problems" / "paged_attention" / "solutions" / "cheat_exit_zero.py"
+    assert (arena.runs[0] / "solution.py").read_bytes() == solution.read_bytes()
+
+
+@pytest.mark.slow
+def test_oracle_and_naive_pass_and_the_board_is_rendered_again_to_the_byte(arena: Arena) -> None:
+    arena.one_shape()
+    for model in ("oracle", "naive"):
+        done = arena(*RUN, "--model", model)
+        assert done.code == 0, done.err
+        assert "verdict passed, peak_fraction" in done.err
+    consistent(arena)
+    scores = {row["run"].split("_")[2]: row["peak_fraction"] for row in arena.json("list", "runs")}
+    assert scores["oracle"] > scores["naive"] > 0
+    before = arena.board()
+    for path in (arena.home / "leaderboard").iterdir():
+        path.unlink()
+    assert arena("leaderboard").code == 0
+    assert arena.board() == before
+    page = before["LEADERBOARD.md"].decode()
+    assert f"{scores['oracle']:.3f}"[:4] in page
+    shown = arena("show", arena.annotations[0].stem)
+    assert shown.code == 0
+    assert "peak_fraction" in shown.err
+
+
+# ---------------------------------------------------------------- budget, effort, devices
+
+
+def stored(arena: Arena, *writes: tuple[float, str]) -> str:
+    """A run that is over, with file writes at these times (s)."""
+    run = arena.home / "workspaces" / "20260101T000000Z_fake_fake_paged_attention_0000"
+    (run / "snapshots").mkdir(parents=True)
+    (run / "manifest.json").write_text("{}")
+    for at_s, text in writes:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        (run / "snapshots" / f"{at_s * 1e3:08.0f}_{digest}.py").write_text(text)
+    return run.name
+
+
+def test_the_budget_ends_a_session_and_what_is_there_by_then_is_scored(arena: Arena) -> None:
+    run = stored(arena, (5, DOES_NOT_PARSE), (300, "late = 1\n"))
+    [annotation] = arena.json(*RUN, "--model", f"replay/{run}", "--budget", "2s")
+    assert annotation["cell"]["budget_s"] == 2
+    session, score = annotation["session"], annotation["score"]
+    assert session["agent_status"] == "deadline"
+    assert 2 <= session["elapsed_s"] < 20
+    assert (score["verdict"], score["message"]) == ("crashed", "solution.py does not parse: line 1: '(' was never closed")
+    assert (arena.runs[-1] / "solution.py").read_text() == DOES_NOT_PARSE
+
+
+@pytest.mark.parametrize("text", ["0", "0s", "-5m", "3d", "soon", "", "1e3", "nan"])
+def test_a_budget_that_is_none(text: str, arena: Arena) -> None:
+    assert "45m, 90s or 1.5h" in arena.refused(*RUN, f"--budget={text}")
+    assert not arena.runs
+
+
+EFFORT = ("python", "-c", "import json, sys; print(json.dumps({'type': 'end', 'text': sys.argv[1]}))", "{effort}")
+
+
+def test_the_effort_replaces_the_model_s_own(arena: Arena) -> None:
+    model = arena.harness("thinker", *EFFORT, models={"thinker-model": {"effort": "low"}})
+    low, high = (arena.json(*RUN, "--model", model, *words)[0] for words in ((), ("--effort", "high")))
+    assert (low["cell"]["effort"], high["cell"]["effort"]) == ("low", "high")
+    said = [json.loads((run / "agent" / "stdout.jsonl").read_text())["text"] for run in arena.runs]
+    assert sorted(said) == ["high", "low"]
+    rows = json.loads(arena.board()["leaderboard.json"])["tables"][0]["rows"]
+    assert sorted(row["effort"] for row in rows) == ["high", "low"]
+
+
+def test_efforts_that_cannot_be_asked_for(arena: Arena) -> None:
+    model = arena.harness("thinker", *EFFORT)
+    assert arena.refused(*RUN, "--effort", "high") == (
+        "harness builtin takes no effort (its command has no {effort}): leave --effort out"
+    )
+    assert arena.refused(*RUN, "--model", model) == (
+        "harness thinker needs an effort, and model thinker-model names none: give --effort"
+    )
+    assert "give a word" in arena.refused(*RUN, "--model", model, "--effort", "--yolo")
+    assert not arena.runs
+
+
+def test_a_device_that_is_not_here(arena: Arena) -> None:
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("this machine has an NVIDIA device")
+    done = arena(*RUN, "--hardware", "b200")
+    assert done.code == 2
+    assert "Traceback" not in done.err
+    assert done.err.splitlines()[-1].startswith("arena: ")
+    assert not arena.runs
+
+
+# ---------------------------------------------------------------- what is wrong is said before anybody's time is spent
+
+
+def test_an_annotation_that_cannot_be_read_stops_the_next_run(arena: Arena) -> None:
+    (arena.home / "annotations").mkdir(parents=True)
+    broken = arena.home / "annotations" / "20260101T000000Z_x.yaml"
+    broken.write_text("schema_version: 1\nrun_id: [\n")
+    said = arena.refused(*RUN, "--model", "nop")
+    assert re.match(rf"{re.escape(str(broken))}:\d+:\d+: ", said)
+    assert not arena.runs
+
+
+@pytest.mark.parametrize("words", [RUN, ("leaderboard",), ("annotate", "x", "-v", "clean", "-s", "y")], ids=lambda words: words[0])
+def test_a_home_that_cannot_be_made(words: tuple[str, ...], arena: Arena) -> None:
+    arena.home.write_text("a file where the folder should be")
+    inside = arena.home / "results"
+    assert arena.refused(*words, env={"ARENA_HOME": str(inside)}) == (
+        f"{inside}: cannot be written (Not a directory); set ARENA_HOME to a folder that can"
+    )
+
+
+def test_a_home_that_cannot_be_written(arena: Arena) -> None:
+    arena.home.mkdir(mode=0o500)
+    if os.geteuid() == 0:
+        # Nothing is closed to root, but for what the kernel itself does not offer.
+        assert "/proc/here: cannot be written (" in arena.refused(*RUN, env={"ARENA_HOME": "/proc/here"})
+    else:
+        assert arena.refused(*RUN) == f"{arena.home}: cannot be written (Permission denied); set ARENA_HOME to a folder that can"
+
+
+def test_our_own_failure_ends_the_run_and_is_noted(arena: Arena) -> None:
+    model = arena.harness("broken", "python", env={"A": "nul\0"})
+    done = arena(*RUN, "--model", model)
+    assert done.code == 2
+    assert "holds a NUL character" in done.err
+    assert "Traceback" not in done.err
+    assert kinds(arena)[-1] == "failed"
+    assert set(consistent(arena).values()) == {"interrupted"}
+    assert "interrupted" in arena("show", arena.runs[0].name).err
+
+
+def test_the_judge_s_failure_is_a_record_and_exit_code_1(arena: Arena) -> None:
+    arena.edit("problems/paged_attention/hidden.py", lambda text: text.replace("MODES", "MOODS"))
+    model = arena.harness("writer", "python", "-c", WRITES, "x = 1\n")
+    [annotation] = arena.json(*RUN, "--model", model, code=1)
+    assert annotation["score"]["verdict"] == "judge_failed"
+    assert "does not define MODES" in annotation["score"]["message"]
+    assert set(consistent(arena).values()) == {"committed"}
+
+
+# ---------------------------------------------------------------- ended from outside
+
+
+def sleeping_agent(arena: Arena, marker: str) -> str:
+    return arena.harness("sleeper", "python", "-c", SLEEPS, marker)
+
+
+def sleeping_solution(arena: Arena, marker: str) -> str:
+    """Its agent is soon done; its solution has `marker` sleep while it is imported by the judge."""
+    source = f"import subprocess\nsubprocess.run(['sh', '-c', 'sleep 600; exit 1', {marker!r}])\n"
+    return arena.harness("writer", "python", "-c", WRITES, source)
+
+
+def at_work(arena: Arena, marker: str, phase: str) -> None:
+    """Wait until the marked process runs in that phase."""
+
+    def there() -> bool:
+        return bool(arena.runs and (phase == "agent" or (arena.runs[0] / "solution.py").exists()) and alive(marker))
+
+    until(there, f"{marker} as {phase}")
+
+
+@pytest.mark.parametrize("prepare", [sleeping_agent, sleeping_solution], ids=["agent", "judge"])
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=lambda end: end.name)
+def test_ended_while_somebody_is_at_work(end: signal.Signals, prepare, arena: Arena, marker: str) -> None:
+    model = prepare(arena, marker)
+    with killed(arena.start(*RUN, "--model", model)) as process:
+        at_work(arena, marker, "agent" if prepare is sleeping_agent else "judge")
+        assert {row["state"] for row in arena.json("list", "runs")} == {"running"}
+        process.send_signal(end)
+        out, err = process.communicate(timeout=30)
+        if end == signal.SIGINT:
+            assert process.returncode == 130, err
+            assert alive(marker) == [], "arena ended before what it had started"
+            assert err.splitlines()[-1] == "arena: interrupted; `arena list runs` shows what was left"
+        assert "Traceback" not in err
+        assert out == ""
+    until(lambda: not alive(marker), "the end of all processes", limit_s=10)
+    assert set(consistent(arena).values()) == {"interrupted"}
+    assert arena(*RUN, "--model", "nop").code == 0, "the next run is not in the way of the dead one"
+
+
+MOMENTS = {
+    "reserved": lambda home: any(home.glob("workspaces/.2*")),
+    "created": lambda home: any(home.glob("workspaces/2*")),
+    "agent": lambda home: any(home.glob("workspaces/2*/agent/stdout.jsonl")),
+    "taken": lambda home: any(home.glob("workspaces/2*/solution.py")),
+    "scored": lambda home: any(home.glob("workspaces/2*/score.json")),
+    "committed": lambda home: any(home.glob("workspaces/2*/result.yaml")),
+    "annotated": lambda home: any(home.glob("annotations/2*.yaml")),
+    "rendered": lambda home: any(home.glob("leaderboard/leaderboard.json")),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_at(moment: str, arena: Arena, marker: str) -> None:
+    model = arena.harness("writer", "python", "-c", WRITES, DOES_NOT_PARSE, marker)
+    with killed(arena.start(*RUN, "--model", model)) as process:
+        until(lambda: MOMENTS[moment](arena.home), moment)
+    assert process.returncode in (-signal.SIGKILL, 0)
+    until(lambda: not alive(marker), "the end of all processes", limit_s=10)
+    assert set(consistent(arena).values()) <= {"committed", "interrupted"}
+    assert not list(arena.home.glob("*/*.tmp")), "a file under its final name or none"
+
+
+def test_a_run_ended_between_its_commit_and_its_annotation_is_annotated_later(arena: Arena) -> None:
+    assert arena(*RUN, "--model", "nop").code == 0
+    [annotation], before = arena.annotations, arena.board()
+    # As it is when SIGKILL comes right after the commit.
+    annotation.unlink()
+    events = arena.runs[0] / "events.jsonl"
+    events.write_text("".join(line for line in events.read_text().splitlines(keepends=True) if "annotated" not in line))
+    assert arena.json("list", "runs")[0]["state"] == "committed"
+    consistent(arena)
+    assert arena.board() == before
+
+
+def test_an_annotation_that_a_person_took_away_stays_away(arena: Arena) -> None:
+    assert arena(*RUN, "--model", "nop").code == 0
+    arena.annotations[0].unlink()
+    assert arena("leaderboard").code == 0
+    assert arena.annotations == []
+    assert json.loads(arena.board()["leaderboard.json"])["trials"] == 0
+
+
+def test_runs_that_end_together_are_all_in_the_leaderboard(arena: Arena) -> None:
+    with ThreadPoolExecutor() as pool:
+        ended = list(pool.map(lambda _: arena(*RUN, "--model", "nop"), range(3)))
+    assert [done.code for done in ended] == [0, 0, 0]
+    before = arena.board()
+    assert len(consistent(arena)) == 3
+    assert arena.board() == before
