@@ -15,7 +15,7 @@ import arena
 from arena import annotations, catalog, documents, leaderboard, machine, paths, process, session, tape, workspace
 from arena.collect import NoSubmission, Submission, collect
 from arena.errors import ArenaError, UsageError
-from arena.sandboxes import Sandbox
+from arena.sandboxes import Sandbox, backend
 from arena.schema import Annotation, Cell, Hardware, Problem, Score, Session, Taken
 
 SUBMISSION_BYTES = 1 << 20
@@ -32,7 +32,9 @@ class Attempt:
     budget_s: float
     sandbox_name: str
     sandbox: Sandbox
-    gpu: int = 0
+    tape: bytes | None
+    """What a built-in model will do; None for one that thinks for itself."""
+    gpu: int
     """Which GPU, as CUDA counts; of no meaning on hardware `cpu`."""
 
     def cell(self) -> Cell:
@@ -79,7 +81,16 @@ def home() -> Path:
         raise ArenaError(f"{folder}: cannot be written ({error.strerror}); set ARENA_HOME to a folder that can") from None
 
 
-def prepare() -> None:
+def attempt(
+    chosen: catalog.Chosen, problem: Problem, hardware: Hardware, *, budget_s: float, sandbox_name: str, gpu: int
+) -> Attempt:
+    """What is asked for, with all that is missing or misspelt refused now. ArenaError."""
+    plays = tape.tape(chosen, paths.problems() / problem.name, hardware.profile, paths.workspaces())
+    ready()
+    return Attempt(chosen, problem, hardware, budget_s, sandbox_name, backend(sandbox_name), plays, gpu)
+
+
+def ready() -> None:
     """Before anybody's time is spent: can results be kept, and can those that are there be read? ArenaError if not."""
     home()
     settle()
@@ -94,10 +105,9 @@ def run(attempt: Attempt, report: Report) -> Annotation:
     # Is the device there, the right one, and free?
     node = judge.preflight(attempt.hardware, attempt.gpu)
     cell = attempt.cell()
-    tape_ = tape.tape(attempt.chosen, paths.problems() / attempt.problem.name, attempt.hardware.profile, paths.workspaces())
     with workspace.create(cell, manifest=_manifest(attempt), root=paths.workspaces()) as folder:
         try:
-            played = _play(attempt, folder, tape_, node, report)
+            played = _play(attempt, folder, node, report)
             submission, reason = _take(folder)
             score = _score(attempt, cell, submission, reason, folder, report)
         except ArenaError as error:
@@ -136,7 +146,7 @@ def render() -> None:
         leaderboard.write(paths.leaderboard(), annotations.read_all(paths.annotations()))
 
 
-def _play(attempt: Attempt, folder: workspace.Run, tape_: bytes | None, node: int | None, report: Report) -> Session:
+def _play(attempt: Attempt, folder: workspace.Run, node: int | None, report: Report) -> Session:
     """The session, in a workspace filled for it."""
     profile = attempt.hardware.profile
     prompt = workspace.fill(
@@ -156,7 +166,7 @@ def _play(attempt: Attempt, folder: workspace.Run, tape_: bytes | None, node: in
         sandbox=attempt.sandbox,
         sandbox_name=attempt.sandbox_name,
         prompt=prompt,
-        tape=tape_,
+        tape=attempt.tape,
         gpu=node,
         report=report,
     )

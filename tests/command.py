@@ -39,7 +39,9 @@ class Arena:
 
     def environment(self, **given: str) -> dict[str, str]:
         """Ours, with this tree in front of any installed arena, and nothing that would colour or move the output."""
-        plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "ARENA_HOME")}
+        plain = {
+            name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "ARENA_HOME")
+        }
         return plain | {"PYTHONPATH": str(self.tree), "ARENA_HOME": str(self.home)} | given
 
     def start(self, *words: str, env: dict[str, str] | None = None, **given: Any) -> subprocess.Popen[str]:
@@ -96,7 +98,7 @@ class Arena:
 
     def solution(self, name: str, text: str) -> Path:
         """Add a solution to the problem."""
-        path = self.tree / "problems" / "paged_attention" / "solutions" / f"{name}.py"
+        path = self.solutions / f"{name}.py"
         path.write_text(text)
         return path
 
@@ -113,6 +115,16 @@ class Arena:
             "problems/paged_attention/problem.yaml",
             lambda text: re.sub(r"(  cpu:\n)(    - .*\n)+", lambda found: found[1] + ONE_SHAPE, text),
         )
+
+    @property
+    def solutions(self) -> Path:
+        """Solutions of this tree's problem."""
+        return self.tree / "problems" / "paged_attention" / "solutions"
+
+    @property
+    def shipped(self) -> Path:
+        """Solutions of the problem as it is in the repository."""
+        return ROOT / "problems" / "paged_attention" / "solutions"
 
     @property
     def runs(self) -> list[Path]:

@@ -48,27 +48,36 @@ def arena(tmp_path: Path) -> Arena:
     return copy(tmp_path)
 
 
-@pytest.fixture
-def tested(arena: Arena) -> Arena:
-    """With one run that left nothing to score."""
+@pytest.fixture(scope="session")
+def nothing_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with one run that left nothing to score."""
     pytest.importorskip("torch")
     if reason := bwrap.missing():
         pytest.skip(reason)
-    assert arena(*RUN, "--model", "nop").code == 0
+    made = copy(tmp_path_factory.mktemp("nothing"))
+    assert made(*RUN, "--model", "nop").code == 0
+    return made.home
+
+
+@pytest.fixture
+def tested(arena: Arena, nothing_done: Path) -> Arena:
+    """With that run in its home, which may be moved: nothing in it holds a path from the root."""
+    shutil.copytree(nothing_done, arena.home)
     return arena
 
 
 # ---------------------------------------------------------------- help and refusals
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help(command: str, shared: Arena) -> None:
-    done = shared(*command.split(), "-h")
+def test_help(shared: Arena) -> None:
+    overview = shared("--help")
+    assert (overview.code, overview.err) == (0, "")
+    assert [name for name in COMMANDS if f" {name} " not in overview.out] == []
+    # One process for all: starting eleven takes longer than all else that they do.
+    every = "import sys; from arena.cli import cli; [cli([name, '-h'], 'arena', standalone_mode=False) for name in sys.argv[1:]]"
+    done = shared.python(every, *COMMANDS)
     assert (done.code, done.err) == (0, "")
-    assert "Usage: arena " + command in done.out
-    assert "--help" in done.out
-    if not command:
-        assert [name for name in COMMANDS if f" {name} " not in done.out] == []
+    assert [name for name in COMMANDS if f"Usage: arena {name}" not in done.out] == []
 
 
 @pytest.mark.parametrize(
@@ -77,7 +86,10 @@ def test_help(command: str, shared: Arena) -> None:
         (("run", "-p", "paged_atention"), "unknown problem 'paged_atention': did you mean 'paged_attention'? (known: paged_att"),
         ((*RUN, "-m", "orcle"), "unknown model 'orcle': did you mean 'oracle'? (known: oracle, "),
         ((*RUN, "-m", "builtin/noop"), "unknown model 'builtin/noop'"),
-        ((*RUN, "-m", "cheat/exit_zer"), "unknown cheat of paged_attention 'exit_zer': did you mean 'exit_zero'? (known: exit_zero, "),
+        (
+            (*RUN, "-m", "cheat/exit_zer"),
+            "unknown cheat of paged_attention 'exit_zer': did you mean 'exit_zero'? (known: exit_zero, ",
+        ),
         ((*RUN, "-m", "replay/x"), "unknown run with stored file writes 'x' (known: none)"),
         ((*RUN, "--hardware", "H20"), "unknown hardware 'H20': did you mean 'h200'? (known: h200, "),
         ((*RUN, "--sandbox", "brap"), "unknown sandbox 'brap'"),
@@ -93,20 +105,21 @@ def test_help(command: str, shared: Arena) -> None:
         (("show", "../tree/x"), "unknown run '../tree/x' (known: none)"),
         (("annotate", "x", "-v", "clean", "-s", "y"), "unknown run 'x' (known: none)"),
         (("annotate", "x", "-v", "nice", "-s", "y"), "Invalid value for '--verdict' / '-v': 'nice' is not one of 'clean', 'rub"),
-        (("list", "things"), "Invalid value for 'WHAT': 'things' is not one of 'problems', 'models', 'harnesses', 'hardware', 'r"),
+        (
+            ("list", "things"),
+            "Invalid value for 'WHAT': 'things' is not one of 'problems', 'models', 'harnesses', 'hardware', 'r",
+        ),
         (("list",), "Missing argument 'WHAT'"),
         (("run",), "Missing option '--problem' / '-p'. (`arena run -h` shows how)"),
         ((*RUN, "--trials", "0"), "Invalid value for '--trials' / '-n': 0 is not in the range x>=1."),
         ((*RUN, "extra"), "Got unexpected extra argument (extra)"),
         (("schema", "prolbem"), "Invalid value for '[RECORD]': 'prolbem' is not one of 'problem', "),
         (("runn",), "unknown command 'runn': did you mean 'run'? (known: run, "),
-        (("--nope",), "No such option: --nope"),
+        (("--nope",), "No such option"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_what_does_not_exist_is_answered_with_what_does(words: tuple[str, ...], said: str, shared: Arena) -> None:
-    if "--sandbox" not in words and words[0] in ("run", "score", "sandbox") and bwrap.missing():
-        pytest.skip(bwrap.missing())
     told = shared.refused(*words)
     assert told.startswith(said)
     assert "\n" not in told
@@ -148,7 +161,12 @@ WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from arena.cli import 
 
 @pytest.mark.parametrize(
     "words",
-    [*(("list", what) for what in ("problems", "models", "harnesses", "hardware", "runs")), ("leaderboard",), ("doctor",), ("schema",)],
+    [
+        *(("list", what) for what in ("problems", "models", "harnesses", "hardware", "runs")),
+        ("leaderboard",),
+        ("doctor",),
+        ("schema",),
+    ],
     ids=" ".join,
 )
 def test_torch_is_not_imported_by(words: tuple[str, ...], arena: Arena) -> None:
@@ -279,7 +297,9 @@ def test_show_a_run_without_a_result(tested: Arena) -> None:
     shown = tested.json("show", run)
     assert (shown["state"], shown["cell"]["model"], shown["events"][0]["kind"]) == ("interrupted", "nop", "created")
     assert f"{run} interrupted" in tested("show", run).err
-    assert tested.refused("annotate", run, "-v", "clean", "-s", "x") == f"run {run} is interrupted: it has no annotation to review"
+    assert (
+        tested.refused("annotate", run, "-v", "clean", "-s", "x") == f"run {run} is interrupted: it has no annotation to review"
+    )
 
 
 def test_runs_of_a_fresh_clone_are_listed_by_their_annotations(tested: Arena) -> None:
@@ -300,7 +320,9 @@ def test_annotate(tested: Arena) -> None:
     shown = tested("show", run).err
     assert "review interesting: [red]It[/red] did[2J nothing" in shown
     assert "agent/stdout.jsonl:1-2 all of it" in shown
-    assert "has lines 1 to 2" in tested.refused("annotate", run, "-v", "clean", "-s", "x", "-q", "agent/stdout.jsonl:9", "-l", "y")
+    assert "has lines 1 to 2" in tested.refused(
+        "annotate", run, "-v", "clean", "-s", "x", "-q", "agent/stdout.jsonl:9", "-l", "y"
+    )
     assert "give one --label with each --quote" in tested.refused("annotate", run, "-v", "clean", "-s", "x", "-q", "score.json:1")
     board = tested.board()
     assert tested("leaderboard").code == 0
@@ -379,7 +401,7 @@ def test_sandbox_takes_no_input(shared: Arena) -> None:
 @boxed
 def test_sandbox_leaves_the_command_its_own_options(shared: Arena) -> None:
     assert shared("sandbox", "echo", "-h", "--json", "--kind", "--").out == "-h --json --kind --\n"
-    assert shared("sandbox", "--kind", "worker", "--", "echo", "--help").out == "--help\n"
+    assert shared("sandbox", "--kind", "worker", "--", "printf", "%s\\n", "--help").out == "--help\n"
 
 
 @boxed
@@ -441,7 +463,8 @@ def test_a_plain_user(open_tree: Arena) -> None:
     def ended(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*plain, *words], env=env, cwd=open_tree.home, capture_output=True, text=True)
 
-    if shutil.which("setpriv") is None or ended("-c", "import pydantic").returncode:
+    itself = "import os, sys, pydantic; os.execv(sys.executable, [sys.executable, '-c', ''])"
+    if shutil.which("setpriv") is None or ended("-c", itself).returncode:
         pytest.skip(f"needs setpriv, and {sys.executable} in a place that every user may enter")
     for words in (("doctor",), ("sandbox", "true"), (*RUN, "--model", "nop"), ("list", "runs")):
         done = ended("-m", "arena", *words)

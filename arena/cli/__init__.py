@@ -51,11 +51,12 @@ for module in (running, scoring, checking, sandboxing, listing, records, doctori
 def main() -> None:
     """Run the command line and exit."""
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(standalone_mode=False, prog_name="arena")
     except ArenaError as error:
         code = _refuse(safe(error))
     except click.UsageError as error:
-        code = _refuse(f"{safe(error.format_message())} (`{error.ctx.command_path if error.ctx else 'arena'} -h` shows how)")
+        said = " ".join(error.format_message().split())
+        code = _refuse(f"{safe(said)} (`{error.ctx.command_path if error.ctx else 'arena'} -h` shows how)")
     except OSError as error:
         if error.errno not in FULL and not (error.errno in DENIED and error.filename):
             raise

@@ -93,7 +93,7 @@ def annotate(
     as_json: bool,
 ) -> None:
     """Add your review to a run's annotation, or replace it. The machine's part is not touched."""
-    run_.prepare()
+    run_.ready()
     found = _find(run_id)
     if not isinstance(found, Path):
         raise UsageError(f"run {run_id} is {found.state}: it has no annotation to review")
@@ -114,7 +114,7 @@ def annotate(
 @options.as_json
 def leaderboard_(as_json: bool) -> None:
     """Rebuild leaderboard/ from annotations/. The same annotations give the same bytes."""
-    run_.prepare()
+    run_.ready()
     run_.render()
     if as_json:
         data(leaderboard.build(annotations.read_all(paths.annotations())))

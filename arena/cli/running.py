@@ -10,7 +10,6 @@ from arena.cli import options
 from arena.cli.display import Display
 from arena.cli.output import data, safe, tell
 from arena.cli.results import show_score
-from arena.sandboxes import backend
 from arena.schema import Annotation
 
 
@@ -42,9 +41,7 @@ def run(
     """Run one cell: MODEL works on PROBLEM in the sandbox, and what it leaves is scored independently."""
     problem, hardware = options.problem_on(problem_name, hardware_name)
     chosen = run_.with_effort(catalog.model(model), effort)
-    budget_s = options.seconds(budget)
-    run_.prepare()
-    attempt = run_.Attempt(chosen, problem, hardware, budget_s, sandbox_name, backend(sandbox_name), gpu)
+    attempt = run_.attempt(chosen, problem, hardware, budget_s=options.seconds(budget), sandbox_name=sandbox_name, gpu=gpu)
     done = []
     for trial in range(1, trials + 1):
         what = f"[bold]{safe(chosen.model_name)}[/] on [bold]{problem.name}[/] ({safe(hardware.title)})"

@@ -14,6 +14,7 @@ from arena import machine, paths, workspace
 from arena.cli import options
 from arena.errors import UsageError
 from arena.sandboxes import Box, backend
+from arena.schema import Hardware, Problem
 
 
 # Not interspersed: what follows the command's first word is the command's own, options included.
@@ -38,20 +39,20 @@ def sandbox(
     """
     if kind == "worker" and problem_name:
         raise UsageError("a worker has no workspace that --problem could fill: leave one of the two out")
+    asked = options.problem_on(problem_name, hardware_name) if problem_name else None
     wall = backend(sandbox_name)
     with tempfile.TemporaryDirectory(prefix="arena-") as scratch:
         folder = workspace.Run(Path(scratch))
         folder.work.mkdir()
-        if problem_name:
-            _fill(folder, problem_name, hardware_name)
+        if asked:
+            _fill(folder, *asked)
         with wall.run(Box(kind, command, workspace=folder.work if kind == "agent" else None)) as running:
             _copy(running.stdout, sys.stdout.buffer, running.stderr, sys.stderr.buffer)
             status = running.wait()
     context.exit(status or 0)
 
 
-def _fill(folder: workspace.Run, problem_name: str, hardware_name: str) -> None:
-    problem, hardware = options.problem_on(problem_name, hardware_name)
+def _fill(folder: workspace.Run, problem: Problem, hardware: Hardware) -> None:
     workspace.fill(
         folder,
         problem,
