@@ -269,7 +269,7 @@ class ShapeScore(Record):
     bound: Literal["memory", "compute"]
     measured_s: Positive
     """Seconds per call: the median of the processes' medians."""
-    ci95: tuple[float, float]
+    ci95: tuple[Positive, Positive]
     """Bootstrap 95 % interval of `measured_s`."""
     mode: Literal["graph", "stream", "wall"]
     vetoed: bool = False
@@ -278,8 +278,8 @@ class ShapeScore(Record):
     """Seconds per call by the judge's clock."""
     calls_per_window: int
     windows: int
-    process_medians_s: tuple[float, ...]
-    samples_s: tuple[tuple[float, ...], ...]
+    process_medians_s: tuple[Positive, ...]
+    samples_s: tuple[tuple[Positive, ...], ...]
     """Every window's seconds per call, one tuple per worker process."""
     error: Errors
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command import ROOT, Arena, copy
 
 from arena.sandboxes import bwrap
-from tests.command import ROOT, Arena, copy
 
 COMMANDS = (
     "run",

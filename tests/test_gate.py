@@ -7,8 +7,9 @@ import pytest
 
 pytest.importorskip("torch")
 
+from command import Arena, copy
+
 from arena.sandboxes import bwrap
-from tests.command import Arena, copy
 
 pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 

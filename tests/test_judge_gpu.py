@@ -8,12 +8,13 @@ import pytest
 
 pytest.importorskip("torch")
 
+from submission import read
+
 from arena import catalog, judge, paths
 from arena.collect import collect
 from arena.judge.plan import GPU
 from arena.sandboxes import bwrap
 from arena.schema import Passed
-from tests.submission import read
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timing]
 

@@ -7,10 +7,11 @@ import pytest
 
 pytest.importorskip("torch")
 
+from submission import read
+
 from arena import catalog, judge
 from arena.judge.plan import CPU
 from arena.sandboxes import bwrap
-from tests.submission import read
 
 HERE = Path(__file__).parent / "submissions"
 QUICK = replace(

@@ -14,8 +14,9 @@ import yaml
 
 pytest.importorskip("torch")
 
+from command import Arena, alive, copy, killed, until
+
 from arena.sandboxes import bwrap
-from tests.command import Arena, alive, copy, killed, until
 
 pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 

@@ -10,7 +10,6 @@ import torch
 from arena.errors import JudgeError
 from arena.judge import nvml
 from arena.judge.bench import Bench
-from arena.judge.gpu_memory import CudaMemory
 from arena.judge.plan import GPU
 from arena.schema import Device, Hardware, Rate
 
@@ -33,6 +32,10 @@ def bench(hardware: Hardware, index: int) -> Iterator[Bench]:
         raise JudgeError(
             f"GPU {index} is {found.name!r}, not {hardware.title} ({', '.join(hardware.device_names)}): name its own hardware"
         )
+    try:
+        from arena.judge.gpu_memory import CudaMemory
+    except ModuleNotFoundError as missing:
+        raise JudgeError(f"{missing.name} is not installed, and GPU buffers need it: pip install 'arena[gpu]'") from None
     uuid = f"GPU-{found.uuid}"
     with nvml.opened(uuid) as gpu:
         if gpu is not None and (strangers := gpu.strangers()):

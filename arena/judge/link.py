@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import socket
@@ -14,14 +15,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from arena.collect import Submission
-from arena.errors import JudgeError, SandboxError
+from arena.errors import SandboxError
 from arena.judge import worker
 from arena.judge.code import kit
 from arena.judge.refusal import Refusal
-from arena.sandboxes import Box, Running, Sandbox
+from arena.sandboxes import Box, Limits, Running, Sandbox
 
 LOG_BYTES = 1 << 20
 """What is kept of each of the worker's streams; the rest is read and dropped, so that it never blocks."""
+LIMITS = Limits(processes=512)
+"""A worker needs its own threads, a compiler's, and the CUDA driver's; thousands would only make stopping them slow."""
+SEND_LIMIT_S = 5.0
+"""The socket holds more orders than are ever under way: one that does not fit means that nobody reads them."""
 INSIDE = {
     "worker": "/run/arena/worker.py",
     "kit": "/run/arena/benchmark.py",
@@ -39,13 +44,14 @@ class Log:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._kept = bytearray()
-        self._stream = stream
+        self._fd = os.dup(stream.fileno())  # ours: the box closes its own when it ends
         self._thread = threading.Thread(target=self._drain, daemon=True)
         self._thread.start()
 
     def _drain(self) -> None:
-        while chunk := os.read(self._stream.fileno(), 1 << 16):
+        while chunk := os.read(self._fd, 1 << 16):
             self._kept += chunk[: max(0, LOG_BYTES - len(self._kept))]
+        os.close(self._fd)
 
     def last_line(self) -> str:
         """The last line that says something, made safe to print."""
@@ -61,11 +67,12 @@ class Log:
 class Worker:
     """One worker process. Outside its windows it is stopped; CPU time it uses meanwhile is evidence."""
 
-    def __init__(self, box: Running, channel: socket.socket) -> None:
+    def __init__(self, box: Running, channel: socket.socket, total_limit_s: float) -> None:
         self._box = box
         self._channel = channel
         self._sequence = 0
         self._frozen_at_ns: int | None = None
+        self._deadline_s = time.monotonic() + total_limit_s
         self.stdout, self.stderr = Log(box.stdout), Log(box.stderr)
 
     def order(self, op: str, *, limit_s: float, fds: list[int] | None = None, **fields: object) -> float:
@@ -77,20 +84,24 @@ class Worker:
         """Give an order. The worker must be running or about to be thawed."""
         self._sequence += 1
         message = json.dumps({"op": op, "seq": self._sequence, **fields}).encode()
+        self._channel.settimeout(SEND_LIMIT_S)
         try:
             socket.send_fds(self._channel, [message], fds or [])
-        except (BrokenPipeError, ConnectionResetError):
+        except TimeoutError:
+            raise Refusal("cheated", "Orders were answered, but left unread in the judge's socket") from None
+        except OSError:
             raise self._died() from None
 
     def reply(self, op: str, limit_s: float) -> float:
         """Wait for the reply to the last order, not a packet more and not a packet less."""
+        limit_s = min(limit_s, max(0.001, self._deadline_s - time.monotonic()))
         self._channel.settimeout(limit_s)
         try:
             packet = self._channel.recv(worker.REPLY.size + 1)
         except TimeoutError:
             what = "Importing solution.py" if op == "load" else "The call"
-            raise Refusal("timed_out", f"{what} took longer than {limit_s:g} s") from None
-        except ConnectionResetError:
+            raise Refusal("timed_out", f"{what} took longer than {limit_s:.4g} s") from None
+        except OSError:
             packet = b""
         if not packet:
             raise self._died()
@@ -99,16 +110,24 @@ class Worker:
         magic, sequence, status, device_s = worker.REPLY.unpack(packet)
         if magic != worker.MAGIC or sequence != self._sequence:
             raise Refusal("cheated", "A reply that nobody had asked for came over the judge's socket")
-        if status == worker.DONE:
-            return float(device_s)
+        if status != worker.DONE:
+            raise self._failed(op, status)
+        if not 0 <= device_s < math.inf:
+            raise Refusal("cheated", f"The worker says that a window took {device_s} s")
+        return float(device_s)
+
+    def _failed(self, op: str, status: int) -> Exception:
+        """What a status other than done means for this order."""
         said = self._said()
-        if status == worker.UNCAPTURABLE:
-            raise Uncapturable(said)
-        if status == worker.UNUSABLE:
-            raise Refusal("crashed", f"solution.py could not be loaded{said}")
+        if status == worker.UNCAPTURABLE and op == "capture":
+            return Uncapturable(said)
+        if status == worker.UNUSABLE and op == "load":
+            return Refusal("crashed", f"solution.py could not be loaded{said}")
+        if status == worker.RAISED:
+            return Refusal("crashed", f"solution() raised an exception{said}")
         if 0 < status < worker.RAISED:
-            raise Refusal("incorrect", f"solution() returned something other than the problem asks for{said}")
-        raise Refusal("crashed", f"solution() raised an exception{said}")
+            return Refusal("incorrect", f"solution() returned something other than the problem asks for{said}")
+        return Refusal("cheated", f"The worker answered {op!r} with status {status}, which it never does")
 
     def no_packet_waits(self) -> None:
         """Refuse a worker that has spoken out of turn."""
@@ -121,26 +140,31 @@ class Worker:
     def freeze(self) -> None:
         """Stop every process of the worker's box."""
         if self._frozen_at_ns is None:
-            try:
+            with self._alive():
                 self._frozen_at_ns = self._box.freeze()
-            except SandboxError as error:  # it dies, or a process of it that goes on and on undoing the stop
-                if self._box.wait(timeout_s=0) is not None:
-                    raise self._died() from None
-                raise Refusal(
-                    "cheated", f"The submission's processes could not be stopped between two windows: {error}"
-                ) from None
 
     def stayed_frozen(self) -> None:
         """Refuse a worker of which anything ran since `freeze`."""
-        if self._frozen_at_ns is None:
-            raise JudgeError("the worker was not frozen; this is a fault of the judge")
-        if self._box.cpu_ns() != self._frozen_at_ns:
+        with self._alive():
+            now_ns = self._box.cpu_ns()
+        if now_ns != self._frozen_at_ns:
             raise Refusal("cheated", "A process of the submission ran while the worker was stopped between two windows")
 
     def thaw(self) -> None:
         """Let the worker go on."""
         self._frozen_at_ns = None
-        self._box.thaw()
+        with self._alive():
+            self._box.thaw()
+
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        """A box that no longer obeys has ended, or something in it keeps undoing what the judge does."""
+        try:
+            yield
+        except SandboxError as error:
+            if self._box.wait(timeout_s=2) is not None:
+                raise self._died() from None
+            raise Refusal("cheated", f"The submission's processes could not be stopped between two windows: {error}") from None
 
     def _died(self) -> Refusal:
         status = self._box.wait(timeout_s=5)
@@ -165,6 +189,7 @@ def start(
     gpu: int | None,
     env: Mapping[str, str],
     logs: Path | None,
+    total_limit_s: float,
 ) -> Iterator[Worker]:
     """A worker in a box of its own, with the submission and nothing else to read. Its logs go to the folder `logs`."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -175,10 +200,10 @@ def start(
         INSIDE["solution"]: submission.source,
     }
     command = ("python", "-I", "-B", INSIDE["worker"], str(theirs.fileno()), INSIDE["solution"], INSIDE["kit"], INSIDE["vmm"])
-    box = Box("worker", command, files=files, env=env, pass_fds=(theirs.fileno(),), cpus=cpus, gpu=gpu)
+    box = Box("worker", command, files=files, env=env, pass_fds=(theirs.fileno(),), cpus=cpus, gpu=gpu, limits=LIMITS)
     with ours, theirs, sandbox.run(box) as running:
         theirs.close()
-        link = Worker(running, ours)
+        link = Worker(running, ours, total_limit_s)
         try:
             yield link
         finally:

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -21,13 +20,13 @@ from arena.judge.plan import Plan
 from arena.judge.refusal import Refusal
 from arena.judge.statistics import half_width
 from arena.judge.verify import verify, worse
-from arena.judge.window import Committed, Mode, Seeds, Sets, window
+from arena.judge.window import Committed, Draw, Mode, Seeds, Sets, window
 from arena.schema import Errors, Problem, Tensor
 
 PUBLISHED_ALONE = 4
 """Copies timed to know how long publishing takes undisturbed; the first is slow."""
 CHECKED_CALLS = 3
-"""Calls of a correctness window: two different input sets, and the first once more."""
+"""Calls of a correctness window: different input sets, and the first once more."""
 
 
 @dataclass(frozen=True)
@@ -64,26 +63,16 @@ class Timed:
 
 
 def check(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str) -> Errors:
-    """Verify a few calls on one shape and one class of inputs. Looks like any other window from inside."""
+    """Verify every call of a window on one shape and one class of inputs; the first set comes once more at the end."""
 
-    def draw() -> list[int]:
-        first, second = subject.seeds.take(2)
-        return [first, second, first]
+    def draw() -> list[Draw]:
+        drawn = [Draw(kind, seed) for seed in subject.seeds.take(CHECKED_CALLS - 1)]
+        return [*drawn, drawn[0]]
 
+    mode, limit_s = plain_mode(subject), subject.plan.first_call_limit_s
     with _about(shape, kind), _buffers(subject, worker, shape, kind, CHECKED_CALLS) as sets:
-        done = window(
-            worker,
-            sets,
-            subject.code,
-            shape,
-            kind,
-            draw,
-            mode=plain_mode(subject),
-            sample=frozenset(range(CHECKED_CALLS)),
-            limit_s=subject.plan.first_call_limit_s,
-        )
-        errors = verify(done, sets, subject.code, subject.problem, shape, kind, repeats={2: 0})
-    return errors
+        done = window(worker, sets, subject.code, shape, draw, mode=mode, sample=CHECKED_CALLS, limit_s=limit_s)
+        return verify(done, sets, subject.code, subject.problem, shape)
 
 
 def plain_mode(subject: Subject) -> Mode:
@@ -97,6 +86,7 @@ def calls_per_window(subject: Subject, worker: Worker, shape: Mapping[str, int])
     with _about(shape, "public"), _buffers(subject, worker, shape, "public", plan.min_calls) as sets:
         for limit_s in (plan.first_call_limit_s, plan.call_limit_s):
             done = _run(subject, worker, sets, shape, plan.min_calls, mode, limit_s)
+            verify(done, sets, subject.code, subject.problem, shape)
         call_s = (done.elapsed_s if mode == "wall" else done.device_s) / plan.min_calls
         set_bytes = sets.input_layout.set_bytes + sets.output_layout.set_bytes
     room_bytes = subject.memory.room_bytes() or plan.sets_bytes
@@ -121,15 +111,23 @@ def quiet(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode
 
 
 def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int, quiet: Quiet) -> Timed:
-    """Time one shape until its median is known well enough."""
+    """Time one shape until its median is known well enough.
+
+    At secret places among the timed windows come audits: the same calls in the same buffers, but on hidden classes of inputs
+    too. So the code that is timed is the code that survives them, however it tells a check from a timing.
+    """
     plan = subject.plan
     elapsed: list[tuple[float, float]] = []
     worst = Errors(rel_fro=0, row=0, el=0)
+    audits = sorted(secrets.randbelow(plan.min_windows) for _ in range(plan.audits))
     with _about(shape, "public"), _buffers(subject, worker, shape, "public", calls, quiet.alone_s) as sets:
         _warm(subject, worker, sets, shape, mode)
         while not _enough([window_s[mode != "wall"] / calls for window_s in elapsed], plan):
+            while audits and audits[0] == len(elapsed):
+                audits.pop(0)
+                _audit(subject, worker, sets, shape, mode)
             done = _run(subject, worker, sets, shape, calls, mode, plan.call_limit_s)
-            worst = worse(worst, verify(done, sets, subject.code, subject.problem, shape, "public"))
+            worst = worse(worst, verify(done, sets, subject.code, subject.problem, shape))
             elapsed.append((done.elapsed_s, done.device_s))
     # Never below nothing: a window shorter than an empty one says that the machine was disturbed, not that it was fast.
     wall_s = tuple(max(window_s - quiet.empty_s, window_s / 2) / calls for window_s, _ in elapsed)
@@ -137,28 +135,50 @@ def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode:
     return Timed(mode, wall_s if mode == "wall" else device, wall_s, calls, worst)
 
 
+def _audit(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], mode: Mode) -> None:
+    """A window like the timed ones in which half of the sets are of hidden classes; several are verified, no time is kept."""
+    kinds = _kinds_that_fit(subject, sets, shape)
+    dice = secrets.SystemRandom()
+
+    def draw() -> list[Draw]:
+        return [Draw(dice.choice((dice.choice(kinds), "public")), seed) for seed in subject.seeds.take(sets.count)]
+
+    plan = subject.plan
+    sample = min(plan.audit_sample, sets.count)
+    done = window(worker, sets, subject.code, shape, draw, mode=mode, sample=sample, limit_s=plan.call_limit_s)
+    verify(done, sets, subject.code, subject.problem, shape)
+
+
+def _kinds_that_fit(subject: Subject, sets: Sets, shape: Mapping[str, int]) -> list[str]:
+    """Classes of inputs whose tensors are as large as the public ones, so that they can stand in the same buffers."""
+    fitting = ["public"]
+    for kind in subject.code.modes:
+        tensors = subject.code.make_inputs(shape, 0, kind, subject.memory.device)
+        if layout([(tuple(tensor.shape), tensor.dtype) for tensor in tensors]) == sets.input_layout:
+            fitting.append(kind)
+    return fitting
+
+
 def _warm(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], mode: Mode) -> None:
     """The untimed first calls, which may tune, and the capture. Their inputs are not used again."""
     limit_s = subject.plan.first_call_limit_s
-    _run(subject, worker, sets, shape, sets.count, plain_mode(subject), limit_s)
+    done = _run(subject, worker, sets, shape, sets.count, plain_mode(subject), limit_s)
+    verify(done, sets, subject.code, subject.problem, shape)
     if mode == "graph":
         worker.thaw()
         worker.order("capture", limit_s=limit_s)
 
 
 def _run(
-    subject: Subject,
-    worker: Worker,
-    sets: Sets,
-    shape: Mapping[str, int],
-    calls: int,
-    mode: Mode,
-    limit_s: float,
+    subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], calls: int, mode: Mode, limit_s: float
 ) -> Committed:
-    # A window without calls has a sample too, since taking it is part of the judge's cost.
-    sample = frozenset(secrets.SystemRandom().sample(range(calls or sets.count), subject.plan.sample))
-    draw = partial(subject.seeds.take, calls)
-    return window(worker, sets, subject.code, shape, "public", draw, mode=mode, sample=sample, limit_s=limit_s)
+    """A window of `calls` calls on the public distribution. One without calls has a sample too: taking it is part of the cost."""
+
+    def draw() -> list[Draw]:
+        return [Draw("public", seed) for seed in subject.seeds.take(calls)]
+
+    sample = subject.plan.sample
+    return window(worker, sets, subject.code, shape, draw, mode=mode, sample=sample, limit_s=limit_s)
 
 
 def _enough(samples: list[float], plan: Plan) -> bool:

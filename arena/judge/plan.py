@@ -17,14 +17,18 @@ class Plan:
     max_calls: int = 128
     sets_bytes: int = 128 * MIB
     """Most memory for one shape's input and output sets on a CPU; on a GPU it is a share of what is free."""
-    min_windows: int = 9
-    max_windows: int = 15
+    min_windows: int = 7
+    max_windows: int = 11
     half_width: float = 0.005
     """Stop when the 95 % interval of a process's median is this narrow, relative."""
     empty_windows: int = 15
     """Windows without calls for each shape, in each process before it loads the submission."""
     sample: int = 2
     """Secretly chosen outputs verified in each timed window."""
+    audits: int = 2
+    """Windows among the timed ones of each shape and process that mix in hidden classes of inputs; their time is not kept."""
+    audit_sample: int = 6
+    """Secretly chosen outputs verified in each audit."""
     wall_margin: float = 0.10
     """The judge's clock overrules the device's where that says less by more than this, relative."""
     build_limit_s: float = 600.0
@@ -33,10 +37,21 @@ class Plan:
     """For the untimed first calls on a shape, which may tune."""
     call_limit_s: float = 60.0
     """For any later window."""
+    total_limit_s: float = 3600.0
+    """For everything that one worker does."""
 
 
 CPU = Plan()
 GPU = replace(
-    CPU, window_s=0.003, min_calls=8, max_calls=64, empty_windows=5, min_windows=5, max_windows=11, half_width=0.001, sample=1
+    CPU,
+    window_s=0.010,
+    min_calls=8,
+    max_calls=64,
+    empty_windows=5,
+    min_windows=5,
+    max_windows=9,
+    audits=1,
+    audit_sample=2,
+    sample=1,
 )
 """A window's inputs are far larger than the cache by themselves, and its clock is the device's own."""

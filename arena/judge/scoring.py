@@ -53,7 +53,16 @@ def score(
         with bench(hardware, gpu) as place:
             subject = measure.Subject(problem, code.load(problem, hardware.profile), place.memory, plan or place.plan, seeds)
             before = place.conditions()
-            start = partial(link.start, submission, sandbox=sandbox, cpus=place.cpus, gpu=place.gpu, env=place.env, logs=logs)
+            start = partial(
+                link.start,
+                submission,
+                sandbox=sandbox,
+                cpus=place.cpus,
+                gpu=place.gpu,
+                env=place.env,
+                logs=logs,
+                total_limit_s=subject.plan.total_limit_s,
+            )
             runs = trial.run(subject, hardware.profile, start, clock, report)
             environment |= _changes(before, place.conditions())
             shapes = tuple(
@@ -63,7 +72,7 @@ def score(
     except Refusal as no:
         told: dict[str, Any] = {"message": no.message, "shape": no.shape, "mode": no.mode, "error": no.error}
         return Refused(**head, **told, verdict=no.verdict, timings=clock.timings(), environment=environment)
-    except ArenaError as ours:
+    except (ArenaError, OSError, MemoryError, RuntimeError) as ours:  # torch says RuntimeError when memory is short
         return Refused(**head, verdict="judge_failed", message=str(ours), timings=clock.timings(), environment=environment)
     return Passed(
         **head,
@@ -113,11 +122,11 @@ def _shape_score(subject: measure.Subject, device: Device, shape: Mapping[str, i
     wall_s = score_of([run.wall_s for run in runs])
     samples = tuple(run.samples_s for run in runs)
     # Work that the device's clock did not see, or was told not to see, is in the judge's.
-    vetoed = wall_s - score_of(samples) > subject.plan.wall_margin * wall_s
+    vetoed = not wall_s - score_of(samples) <= subject.plan.wall_margin * wall_s
     if vetoed:
         samples = tuple(run.wall_s for run in runs)
     measured_s = score_of(samples)
-    if measured_s < least.seconds:
+    if not measured_s >= least.seconds:
         _impossible(shape, measured_s, least.seconds, device)
     error = runs[0].error
     for run in runs[1:]:

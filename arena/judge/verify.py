@@ -9,34 +9,27 @@ import torch
 from arena.errors import JudgeError
 from arena.judge.code import Code, Inputs
 from arena.judge.refusal import Refusal
-from arena.judge.window import Committed, Sets
+from arena.judge.window import Committed, Draw, Sets
 from arena.schema import Errors, Problem
 
 
-def verify(
-    window: Committed,
-    sets: Sets,
-    code: Code,
-    problem: Problem,
-    shape: Mapping[str, int],
-    mode: str,
-    repeats: Mapping[int, int] | None = None,
-) -> Errors:
+def verify(window: Committed, sets: Sets, code: Code, problem: Problem, shape: Mapping[str, int]) -> Errors:
     """The worst errors over the sample; Refusal when one is beyond the gate or an input was changed.
 
-    `repeats` maps a set to an earlier one with the same inputs: its answers must also agree with those.
+    Sets made of the same draw must also agree with each other.
     """
     worst = Errors(rel_fro=0, row=0, el=0)
-    known: dict[int, tuple[torch.Tensor, ...]] = {}
+    first: dict[Draw, int] = {}
     for index, outputs in sorted(window.sample.items()):
-        inputs = window.inputs[index]
-        _unchanged(inputs, sets.input(index), problem, shape, mode)
-        twin = (repeats or {}).get(index)
-        known[index] = code.outputs(inputs) if twin is None else known[twin]
-        for name, out, ref in zip((t.name for t in problem.outputs), outputs, known[index], strict=True):
-            worst = worse(worst, _within(name, out, ref, code, problem, shape, mode))
-        if twin is not None:
-            _same(window.sample[twin], outputs, code, problem, shape, mode)
+        drawn = window.draws[index]
+        inputs = code.make_inputs(shape, drawn.seed, drawn.kind, sets.memory.device)
+        _unchanged(inputs, sets.input(index), problem, shape, drawn.kind)
+        references = code.outputs(inputs)
+        for name, out, ref in zip((t.name for t in problem.outputs), outputs, references, strict=True):
+            worst = worse(worst, _within(name, out, ref, code, problem, shape, drawn.kind))
+        twin = first.setdefault(drawn, index)
+        if twin != index:
+            _same(window.sample[twin], outputs, code, problem, shape, drawn.kind)
     return worst
 
 

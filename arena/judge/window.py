@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -60,6 +60,14 @@ class Sets:
         return self.output_layout.views(self.outputs.bytes, index)
 
 
+class Draw(NamedTuple):
+    """One input set to be made."""
+
+    kind: str
+    """The class of inputs: `public`, or one of the problem's hidden ones."""
+    seed: int
+
+
 @dataclass(frozen=True)
 class Committed:
     """What a window left: times, and the outputs of the secret sample, taken before `t1`."""
@@ -68,10 +76,10 @@ class Committed:
     """`t1 - t0` on CLOCK_MONOTONIC_RAW."""
     device_s: float
     """The worker's own device clock over all calls; not believed without `elapsed_s`."""
+    draws: Sequence[Draw]
+    """What each set was made of."""
     sample: Mapping[int, tuple[torch.Tensor, ...]]
     """Set index -> its outputs as they were when the window closed."""
-    inputs: Mapping[int, Inputs]
-    """Set index -> the judge's own copy of its inputs."""
 
 
 @dataclass
@@ -94,51 +102,46 @@ def window(
     sets: Sets,
     code: Code,
     shape: Mapping[str, int],
-    kind: str,
-    draw: Callable[[], Sequence[int]],
+    draw: Callable[[], Sequence[Draw]],
     *,
     mode: Mode,
-    sample: frozenset[int],
+    sample: int,
     limit_s: float,
 ) -> Committed:
-    """Run one call per seed drawn, on inputs of class `kind`. The worker's processes are stopped but between t0 and t1.
+    """Run one call per set drawn; the worker's processes are stopped but between t0 and t1. `sample` outputs are taken.
 
-    The inputs did not exist before the worker was stopped, and what is in the output buffers at t1 is all that counts.
+    The inputs did not exist before the worker was stopped, what is in the output buffers at t1 is all that counts, and which
+    of them are looked at is drawn only when the reply is there: until then nothing about the sample exists anywhere.
     """
     worker.freeze()
     worker.no_packet_waits()
-    for _ in range(PUBLISH_TRIES):
-        seeds = draw()
-        kept = _make(sets, code, shape, kind, seeds, sample)
-        took_s = sets.memory.publish_s(sets.staged, sets.inputs, meanwhile=worker.stayed_frozen)
-        if took_s <= DISTURBED * sets.alone_s + JITTER_S:
-            break
-    else:
-        raise Refusal("cheated", "Something of the submission ran on the GPU while the worker was stopped between two windows")
+    draws = _publish(worker, sets, code, shape, draw)
     begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-    worker.send("run", calls=len(seeds), mode=mode)
+    worker.send("run", calls=len(draws), mode=mode)
     worker.thaw()
     device_s = worker.reply("run", limit_s)
-    taken = {index: tuple(view.clone() for view in sets.output(index)) for index in sample}
+    chosen = secrets.SystemRandom().sample(range(len(draws) or sets.count), sample)
+    taken = {index: tuple(view.clone() for view in sets.output(index)) for index in chosen}
     sets.memory.settle()
     end_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     worker.freeze()
-    return Committed((end_ns - begin_ns) / 1e9, device_s, taken, kept)
+    return Committed((end_ns - begin_ns) / 1e9, device_s, draws, taken)
 
 
-def _make(
-    sets: Sets, code: Code, shape: Mapping[str, int], kind: str, seeds: Sequence[int], sample: frozenset[int]
-) -> dict[int, Inputs]:
-    """Stage new inputs for every set, poison the outputs, and return the judge's own copy of the sampled inputs."""
-    kept = {}
-    for index, seed in enumerate(seeds):
-        fresh = code.make_inputs(shape, seed, kind, sets.memory.device)
-        write(fresh, sets.stage(index))
-        if index in sample:
-            kept[index] = fresh
-    poison(sets, len(seeds), seed=secrets.randbits(63))
-    sets.memory.settle()
-    return kept
+def _publish(
+    worker: Worker, sets: Sets, code: Code, shape: Mapping[str, int], draw: Callable[[], Sequence[Draw]]
+) -> Sequence[Draw]:
+    """Make new inputs out of the worker's sight and copy them to where it sees them; Refusal when somebody ran meanwhile."""
+    for _ in range(PUBLISH_TRIES):
+        draws = draw()
+        for index, (kind, seed) in enumerate(draws):
+            write(code.make_inputs(shape, seed, kind, sets.memory.device), sets.stage(index))
+        poison(sets, len(draws), seed=secrets.randbits(63))
+        sets.memory.settle()
+        took_s = sets.memory.publish_s(sets.staged, sets.inputs, meanwhile=worker.stayed_frozen)
+        if took_s <= DISTURBED * sets.alone_s + JITTER_S:
+            return draws
+    raise Refusal("cheated", "Something of the submission ran on the GPU while the worker was stopped between two windows")
 
 
 def write(fresh: Inputs, views: Inputs) -> None:

@@ -6,7 +6,11 @@ import stat
 import struct
 
 honest = solution
-sockets = [int(fd) for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}") and stat.S_ISSOCK(os.stat(f"/proc/self/fd/{fd}").st_mode)]
+sockets = [
+    int(fd)
+    for fd in os.listdir("/proc/self/fd")
+    if os.path.exists(f"/proc/self/fd/{fd}") and stat.S_ISSOCK(os.stat(f"/proc/self/fd/{fd}").st_mode)
+]
 
 
 def solution(q, kv, block_table, seq_lens):
