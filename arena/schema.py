@@ -84,7 +84,8 @@ class Problem(Record):
     stress: tuple[str, ...] = ()
     """Classes of further inputs that a solution must survive, in words; never their seeds."""
     forbidden: tuple[str, ...] = ()
-    """Dotted names that a solution may not import or call, resolved through aliases. A trailing `.*` covers a module."""
+    """Dotted names that a solution may not import or call, resolved through aliases. A trailing `.*` covers a module, a bare `*`
+    every name that starts so; `torch.Tensor.x` covers any `.x` of what may be a tensor, `operator.matmul` the sign `@`."""
 
     @model_validator(mode="after")
     def _formulas_fit_the_shapes(self) -> Problem:

@@ -80,24 +80,18 @@ def plain_mode(subject: Subject) -> Mode:
     return "wall" if subject.memory.kind == "host" else "stream"
 
 
-def calls_per_window(subject: Subject, worker: Worker, shape: Mapping[str, int]) -> int:
-    """As many calls as fill a window, from a trial after the solution's first calls are over."""
-    plan, mode = subject.plan, plain_mode(subject)
+def calls_per_window(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode) -> int:
+    """As many calls as fill a window, from a trial after the first calls are over. Uncapturable spoils the worker."""
+    plan = subject.plan
     with _about(shape, "public"), _buffers(subject, worker, shape, "public", plan.min_calls) as sets:
-        for limit_s in (plan.first_call_limit_s, plan.call_limit_s):
-            done = _run(subject, worker, sets, shape, plan.min_calls, mode, limit_s)
-            verify(done, sets, subject.code, subject.problem, shape)
+        _warm(subject, worker, sets, shape, mode)
+        done = _run(subject, worker, sets, shape, plan.min_calls, mode, plan.call_limit_s)
+        verify(done, sets, subject.code, subject.problem, shape)
         call_s = (done.elapsed_s if mode == "wall" else done.device_s) / plan.min_calls
         set_bytes = sets.input_layout.set_bytes + sets.output_layout.set_bytes
     room_bytes = subject.memory.room_bytes() or plan.sets_bytes
     wanted = min(round(plan.window_s / max(call_s, 1e-7)), plan.max_calls, room_bytes // set_bytes)
     return max(wanted, plan.min_calls)
-
-
-def captures(subject: Subject, worker: Worker, shape: Mapping[str, int]) -> None:
-    """Try to capture the calls on a shape in a graph; Uncapturable when that fails, and the worker is then spoilt."""
-    with _about(shape, "public"), _buffers(subject, worker, shape, "public", CHECKED_CALLS) as sets:
-        _warm(subject, worker, sets, shape, "graph")
 
 
 def quiet(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int) -> Quiet:

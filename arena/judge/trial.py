@@ -50,8 +50,7 @@ def run(subject: measure.Subject, profile: Profile, start: Start, clock: Clock, 
         with clock.phase("check"):
             _check(subject, worker, (*shapes, *subject.code.extra_shapes), report)
         with clock.phase("benchmark"):
-            calls = [measure.calls_per_window(subject, worker, shape) for shape in shapes]
-            mode = _mode(subject, worker, shapes)
+            mode, calls = _mode(subject, worker, shapes)
     runs: dict[int, list[measure.Timed]] = {number: [] for number in range(len(shapes))}
     for process in range(1, subject.plan.processes + 1):
         with start() as worker:
@@ -80,17 +79,23 @@ def _check(subject: measure.Subject, worker: Worker, shapes: tuple[Shape, ...], 
             measure.check(subject, worker, shape, kind)
 
 
-def _mode(subject: measure.Subject, worker: Worker, shapes: tuple[Shape, ...]) -> Mode:
-    """One mode for the whole score. Trying spoils the worker where it fails, so this is the last thing it does."""
+def _mode(subject: measure.Subject, worker: Worker, shapes: tuple[Shape, ...]) -> tuple[Mode, list[int]]:
+    """One mode for the whole score, and the calls in a window of each shape.
+
+    Trying to capture spoils the worker where it fails, so this is the last thing it does.
+    """
+
+    def calls(mode: Mode) -> list[int]:
+        return [measure.calls_per_window(subject, worker, shape, mode) for shape in shapes]
+
     plain = measure.plain_mode(subject)
+    found = calls(plain)
     if plain == "wall":
-        return plain
+        return plain, found
     try:
-        for shape in shapes:
-            measure.captures(subject, worker, shape)
+        return "graph", calls("graph")
     except Uncapturable:
-        return plain
-    return "graph"
+        return plain, found
 
 
 def _time(subject: measure.Subject, worker: Worker, shape: Shape, mode: Mode, calls: int, quiet: measure.Quiet) -> measure.Timed:

@@ -1,5 +1,6 @@
 # verdict: cheated
 # follows: oracle_gpu
+# at most: honest
 # Leaves a kernel running on a second stream that watches the inputs of the next window arrive while the worker is stopped.
 # ruff: noqa: F821
 import sys
