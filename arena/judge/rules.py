@@ -12,6 +12,7 @@ import ast
 import builtins
 import functools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ LOADERS = ("ctypes.", "torch.utils.cpp_extension.", "torch.ops.load_library", "i
 PLAIN = {"builtins.int", "builtins.float", "builtins.bool", "builtins.str", "types.SimpleNamespace"}
 IMPORTERS = {"builtins.__import__", "importlib.__import__", "importlib.import_module"}
 GETTERS = ("operator.attrgetter:", "operator.methodcaller:")
-MOST = 16
+MOST = 8
 """Parts of a dotted path, values of a name, levels of an assigned expression, rounds of propagation: past this we look no
 further, so that no source takes long."""
 SPELLINGS = (
@@ -39,8 +40,9 @@ SPELLINGS = (
     (r"^torch\.(_C\._?TensorBase|_tensor\.Tensor)\b", ANY),
     (r"^_operator\b", "operator"),
     (r"^(.*\.__[ri]?matmul__|operator\.imatmul)$", "operator.matmul"),
-    (r"^(torch\.Tensor\.\w*[^\W_])_$", r"\1"),
+    (r"^torch\.Tensor\.(\w*[^\W_])_$", METHODS + r"\1"),
 )
+SPELT = re.compile("|".join(spelling for spelling, _ in SPELLINGS))
 
 Values = frozenset[str]
 Bound = Mapping[str, Values]
@@ -61,12 +63,15 @@ def forbidden(source: str, names: Iterable[str]) -> list[Found]:
     of what may be a tensor, `operator.matmul` also `@`. In time linear in the source; raises what `ast.parse` raises."""
     nodes: list[ast.AST] = [ast.parse(source)]
     for node in nodes:  # It grows meanwhile, parents before children.
-        nodes += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)]
+        if isinstance(node, ast.Attribute):
+            nodes.append(node.value)
+        elif not isinstance(node, (ast.Name, ast.Constant)):
+            nodes += ast.iter_child_nodes(node)
     exact = set(names)
     stems = {name[:-1]: name for name in exact if name.endswith("*")}
-    lines: dict[Values, set[int]] = {}
+    lines: defaultdict[Values, set[int]] = defaultdict(set)
     for values, line in _uses(nodes, _propagated(list(_bindings(nodes)))):
-        lines.setdefault(values, set()).add(line)
+        lines[values].add(line)
     found: set[Found] = set()
     for values, places in lines.items():
         for dotted in values:
@@ -79,15 +84,16 @@ def _uses(nodes: list[ast.AST], bound: Bound) -> Iterator[tuple[Values, int]]:
     """What each name, attribute, call and import of the source may stand for, with its line."""
     called = {node.func for node in nodes if isinstance(node, ast.Call)}
     numbers = {side for node in nodes if isinstance(node, (ast.BinOp, ast.Compare)) for side in ast.iter_child_nodes(node)}
+    fields = {key[1:] for key in bound if key.startswith(".")}
     seen: Seen = {}
     for node in reversed(nodes):  # From the leaves up: however deep an expression is, its parts are known.
         match node:
-            case ast.Attribute(_, name, context):
+            case ast.Attribute():
                 values = seen[node] = _values(node, bound, seen)
                 # A field that the source itself declares, or that it reckons with, is no method.
-                if node in numbers or ("." + name in bound and node not in called):
+                if node in numbers or (node.attr in fields and node not in called):
                     values = Values(value for value in values if not value.startswith(METHODS))
-                if isinstance(context, ast.Load):
+                if isinstance(node.ctx, ast.Load):
                     yield values, node.lineno
             case ast.Name() | ast.Call() | ast.Subscript():
                 values = seen[node] = _values(node, bound, seen)
@@ -106,6 +112,8 @@ def _bindings(nodes: Iterable[ast.AST]) -> Iterator[Binding]:
     instance: dict[ast.arg, ast.expr] = {}
     for node in nodes:
         match node:
+            case ast.Attribute() | ast.Name() | ast.Constant():
+                pass  # Most of a long source.
             case ast.Import(names):
                 for alias in names:
                     root = alias.name.partition(".")[0]
@@ -306,6 +314,8 @@ def _union(parts: Iterable[Iterable[str]]) -> Values:
 @functools.lru_cache(maxsize=4096)
 def _plain(dotted: str) -> str:
     """The documented name of what has several."""
+    if not SPELT.search(dotted):
+        return dotted
     for spelling, name in SPELLINGS:
         dotted = re.sub(spelling, name, dotted)
     return dotted
