@@ -25,7 +25,6 @@ SHAPE = {
     "windows": 3,
     "process_medians_s": [2e-6],
     "samples_s": [[2e-6]],
-    "empty_window_s": 1e-7,
     "error": {"rel_fro": 1e-4, "row": 1e-4, "el": 1e-4},
 }
 

@@ -77,7 +77,8 @@ def test_who_it_is():
 
 def test_signals_that_arena_ignores_are_not_ignored_inside():
     ignored = shell("grep SigIgn /proc/self/status; grep SigBlk /proc/self/status").out.split()
-    assert ignored == ["SigIgn:", "0" * 16, "SigBlk:", "0" * 16]
+    # Signals 32 and 33 are the C library's own: no program can set them, and whoever started us may have left them ignored.
+    assert [int(ignored[1], 16) & ~(0b11 << 31), int(ignored[3], 16)] == [0, 0]
 
 
 def test_workspace_is_writable_and_keeps_what_was_written(tmp_path):

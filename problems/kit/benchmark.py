@@ -64,12 +64,12 @@ def accept(returned: object, wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             raise BadOutput(WRONG_SHAPE, f"output {i} has shape {tuple(out.shape)}; it must be {tuple(like.shape)}")
         if out.dtype is not like.dtype:
             raise BadOutput(WRONG_DTYPE, f"output {i} is {out.dtype}; it must be {like.dtype}")
-        if out.data_ptr() == like.data_ptr() and out.numel():
-            raise BadOutput(WRONG_STORAGE, f"output {i} is the buffer that it is to be copied to; return a tensor of your own")
         if out.device != like.device:
             raise BadOutput(WRONG_DEVICE, f"output {i} is on {out.device}; it must be on {like.device}")
         if out.layout is not torch.strided or not IS_CONTIGUOUS(out):
             raise BadOutput(WRONG_LAYOUT, f"output {i} is not contiguous; return .contiguous() or fill a new tensor")
+        if out.data_ptr() == like.data_ptr() and out.numel():
+            raise BadOutput(WRONG_STORAGE, f"output {i} is the buffer that it is to be copied to; return a tensor of your own")
     return results
 
 
