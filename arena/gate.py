@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, get_args
@@ -20,10 +21,11 @@ HONEST = ("oracle", "naive")
 """Solutions that every problem has, scored first."""
 WRONG = "wrong_"
 """Every problem has some whose name begins so: a gate that refuses nothing has shown nothing."""
-HONEST_GAP = 1.0
+HONEST_GAP = 3.0
 """The oracle must be faster than naive by more than this factor."""
-SPREAD = {"gpu": 0.01, "cpu": 0.10}
-"""Largest relative difference between two scores of the oracle: a processor shared with other machines is no GPU."""
+SPREAD = {"gpu": 0.01, "cpu": 0.25}
+"""Largest relative difference between two scores of the oracle. A processor shared with other machines is no GPU: five scores
+in a row lay 12 % apart on one (docs/measurements.md)."""
 
 
 class Finding(Record):
@@ -117,7 +119,16 @@ def _absent(solutions: Iterable[str]) -> Iterator[Finding]:
 
 
 def _nop(problem: Problem, hardware: Hardware, digest: str) -> Finding:
-    result = judge.missing("no solution.py", problem, hardware, digest)
+    """An agent that writes nothing."""
+    with tempfile.TemporaryDirectory(prefix="arena-") as empty:
+        try:
+            collect(Path(empty))
+        except NoSubmission as none:
+            result = judge.missing(none.reason, problem, hardware, digest)
+        else:
+            return Finding(
+                kind="solution", name="nop", ok=False, got="taken", detail="a submission was taken from an empty folder"
+            )
     return Finding(kind="solution", name="nop", ok=result.verdict == "missing", got=result.verdict, detail=result.message)
 
 

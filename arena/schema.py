@@ -15,8 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator,
 
 from arena.formula import FormulaError, evaluate
 
-SCHEMA_VERSION = 1
-
 Profile = Literal["cpu", "gpu"]
 DType = Literal[
     "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int8", "uint8", "bool"
@@ -197,7 +195,7 @@ class Harness(Record):
 
 
 class Cell(Record):
-    """What is measured: everything here may change the number, and `id` is its hash."""
+    """What is measured: everything here may change the number."""
 
     problem: Name
     problem_version: int

@@ -71,8 +71,7 @@ def main() -> None:
     oracle = catalog.solutions(paths.problems() / problem.name, hardware.profile)["oracle"]
 
     alone = [scored(problem, hardware, oracle) for _ in range(options.times)]
-    gpu = 0 if hardware.profile == "gpu" else None
-    with backend().run(Box("agent", ("sleep", "3600"), gpu=gpu)):
+    with backend().run(Box("agent", ("sleep", "3600"), gpu=judge.preflight(hardware, 0))):
         beside = [scored(problem, hardware, oracle) for _ in range(options.beside)]
     if options.json:
         options.json.write_text(json.dumps([result.model_dump(mode="json") for result in alone + beside]))

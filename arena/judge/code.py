@@ -82,7 +82,12 @@ def _module(path: Path, name: str) -> ModuleType:
         raise DataError(f"{path}: not found")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise DataError(f"{path}:{error.lineno}: {error.msg}") from None
+    except ImportError as error:
+        raise DataError(f"{path}: {error}") from None
     return module
 
 

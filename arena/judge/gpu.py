@@ -35,7 +35,9 @@ def bench(hardware: Hardware, index: int) -> Iterator[Bench]:
     try:
         from arena.judge.gpu_memory import CudaMemory
     except ModuleNotFoundError as missing:
-        raise JudgeError(f"{missing.name} is not installed, and GPU buffers need it: pip install 'arena[gpu]'") from None
+        raise JudgeError(
+            f"{missing.name} is not installed, and GPU buffers need it: pip install -e '.[gpu]' in arena's checkout"
+        ) from None
     uuid = f"GPU-{found.uuid}"
     with nvml.opened(uuid) as gpu:
         if gpu is not None and (strangers := gpu.strangers()):

@@ -94,7 +94,10 @@ class Worker:
 
     def reply(self, op: str, limit_s: float) -> float:
         """Wait for the reply to the last order, not a packet more and not a packet less."""
-        limit_s = min(limit_s, max(0.001, self._deadline_s - time.monotonic()))
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise Refusal("timed_out", "All calls of one worker together took longer than scoring may take")
+        limit_s = min(limit_s, left_s)
         self._channel.settimeout(limit_s)
         try:
             packet = self._channel.recv(worker.REPLY.size + 1)

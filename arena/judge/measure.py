@@ -121,6 +121,8 @@ def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode:
                 audits.pop(0)
                 _audit(subject, worker, sets, shape, mode)
             done = _run(subject, worker, sets, shape, calls, mode, plan.call_limit_s)
+            if mode != "wall" and not done.device_s > 0:
+                raise Refusal("cheated", "The worker says that a window of calls took no time")
             worst = worse(worst, verify(done, sets, subject.code, subject.problem, shape))
             elapsed.append((done.elapsed_s, done.device_s))
     # Never below nothing: a window shorter than an empty one says that the machine was disturbed, not that it was fast.
@@ -201,9 +203,10 @@ def _buffers(
     output_layout = layout([(_sizes(tensor, shape), getattr(torch, tensor.dtype)) for tensor in subject.problem.outputs])
     del example
     with ExitStack() as stack:
-        inputs, outputs = (subject.memory.buffer(each.set_bytes * count) for each in (input_layout, output_layout))
-        stack.callback(outputs.close)
+        inputs = subject.memory.buffer(input_layout.set_bytes * count)
         stack.callback(inputs.close)
+        outputs = subject.memory.buffer(output_layout.set_bytes * count)
+        stack.callback(outputs.close)
         memory = subject.memory
         sets = Sets(memory, memory.staging(inputs), inputs, outputs, input_layout, output_layout, count, alone_s)
         worker.thaw()

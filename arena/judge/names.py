@@ -1,4 +1,4 @@
-"""What a name in a source may stand for: imports, assignments, loops, defaults and returns, followed to dotted paths in one scope.
+"""What a name in a source may stand for: imports, assignments, loops, defaults and returns, followed to dotted paths in a scope.
 
 A static guess that rather says too much (`may be a tensor`) than too little, and never takes longer than the source is long.
 """

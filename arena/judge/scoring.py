@@ -51,7 +51,11 @@ def score(
     try:
         _read(submission, problem)
         with bench(hardware, gpu) as place:
-            subject = measure.Subject(problem, code.load(problem, hardware.profile), place.memory, plan or place.plan, seeds)
+            loaded = code.load(problem, hardware.profile)
+            if loaded.rate not in place.device.tflops:
+                known = ", ".join(place.device.tflops)
+                raise JudgeError(f"{hardware.name} gives no peak for {loaded.rate}, which bounds {problem.name} (known: {known})")
+            subject = measure.Subject(problem, loaded, place.memory, plan or place.plan, seeds)
             before = place.conditions()
             start = partial(
                 link.start,

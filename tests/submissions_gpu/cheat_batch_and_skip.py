@@ -1,5 +1,6 @@
 # verdict: incorrect
 # follows: oracle_gpu
+# at most: honest
 # Learns how many calls a window has; where they are captured, computes the first half and returns the last answer for the rest.
 # ruff: noqa: F821
 import torch

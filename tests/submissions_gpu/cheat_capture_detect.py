@@ -1,5 +1,6 @@
 # verdict: incorrect
 # follows: oracle_gpu
+# at most: honest
 # Works in plain calls; where it is captured, it only copies the answer of the last plain call on these addresses.
 # ruff: noqa: F821
 import torch

@@ -1,5 +1,6 @@
 # verdict: incorrect
 # follows: oracle_gpu
+# at most: honest
 # Replays a graph over copies of the inputs that it took when it first saw their addresses.
 # ruff: noqa: F821
 import torch
