@@ -299,7 +299,10 @@ def test_killed_at(moment: str, arena: Arena, marker: str) -> None:
     assert process.returncode in (-signal.SIGKILL, 0)
     until(lambda: not alive(marker), "the end of all processes", limit_s=10)
     assert set(consistent(arena).values()) <= {"committed", "interrupted"}
-    assert not list(arena.home.glob("*/*.tmp")), "a file under its final name or none"
+    # A temporary file may be left behind, under a hidden name that nothing reads; what bears its final name is whole.
+    assert all(path.name.startswith(".") for path in arena.home.glob("*/*.tmp"))
+    for board in arena.home.glob("leaderboard/*.json"):
+        json.loads(board.read_text())
 
 
 def test_a_run_ended_between_its_commit_and_its_annotation_is_annotated_later(arena: Arena) -> None:
