@@ -77,7 +77,8 @@ def score(
         told: dict[str, Any] = {"message": no.message, "shape": no.shape, "mode": no.mode, "error": no.error}
         return Refused(**head, **told, verdict=no.verdict, timings=clock.timings(), environment=environment)
     except (ArenaError, OSError, MemoryError, RuntimeError) as ours:  # torch says RuntimeError when memory is short
-        return Refused(**head, verdict="judge_failed", message=str(ours), timings=clock.timings(), environment=environment)
+        message = str(ours) or type(ours).__name__  # a MemoryError says nothing
+        return Refused(**head, verdict="judge_failed", message=message, timings=clock.timings(), environment=environment)
     return Passed(
         **head,
         peak_fraction=geometric_mean(shape.peak_fraction for shape in shapes),
