@@ -1,0 +1,99 @@
+"""Kimi Delta Attention, forward: how the inputs are drawn, and the exact answer in fp64."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize, softplus
+
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+"""q, k, v (B, T, H, D) bf16, g (B, T, H, D) fp32, beta (B, T, H) bf16, S0 (B, H, D, D) fp32."""
+
+LONG = 2048
+"""From more tokens than this on the answer is computed by blocks of BLOCK tokens: equal to 1e-14, without a launch per token."""
+BLOCK = 32
+
+
+def make_inputs(shape: Mapping[str, int], seed: int, mode: str = "public", device: str = "cpu") -> Inputs:
+    """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
+    if mode != "public":
+        raise ValueError(f"unknown mode {mode!r} (known: public)")
+    return build(shape, *generators(seed, device))
+
+
+def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator]:
+    """Two generators on `device`: for decays and beta, and for everything else."""
+    # torch's CPU generator keeps only the low 32 bits of its seed, so seeds are hashed: every bit of `seed` counts.
+    digest = hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
+    gates, values = torch.Generator(device), torch.Generator(device)
+    gates.manual_seed(int.from_bytes(digest[:4], "little"))
+    values.manual_seed(int.from_bytes(digest[4:], "little"))
+    return gates, values
+
+
+def build(
+    shape: Mapping[str, int],
+    gates: torch.Generator,
+    values: torch.Generator,
+    *,
+    least: float = 1e-3,
+    most: float = 1.0,
+    lean: float = 0.0,
+    common: float = 0.0,
+) -> Inputs:
+    """Inputs with a decay rate from `least` to `most` per channel and beta = sigmoid(N(lean, 1)).
+
+    Every head's keys have `common` times one direction of their sequence added before they are scaled to length 1.
+    """
+    B, T, H, D = (shape[name] for name in ("B", "T", "H", "D"))
+
+    def normal(*size: int, generator: torch.Generator = values) -> Tensor:
+        return torch.randn(size, generator=generator, device=generator.device)
+
+    q, k = (normalize(normal(B, T, H, D), dim=-1) for _ in range(2))
+    if common:
+        k = normalize(k + common * normalize(normal(B, 1, H, D), dim=-1), dim=-1)
+    v = normal(B, T, H, D).bfloat16()
+    S0 = 0.5 * normal(B, H, D, D)
+    rate = torch.rand(H, D, generator=gates, device=gates.device).mul_(math.log(most / least)).exp_().mul_(least)
+    g = -rate * softplus(normal(B, T, H, D, generator=gates))
+    beta = torch.sigmoid(lean + normal(B, T, H, generator=gates)).bfloat16()
+    return q.bfloat16(), k.bfloat16(), v, g, beta, S0
+
+
+def reference(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tensor) -> tuple[Tensor, Tensor]:
+    """The outputs (B, T, H, D) and the last state (B, H, D, D) in fp64."""
+    step = BLOCK if q.shape[1] > LONG else 1
+    o = torch.empty(v.shape, dtype=torch.float64, device=v.device)
+    S = S0.double()
+    for t in range(0, q.shape[1], step):
+        # (B, H, tokens, D), and (B, H, tokens) for beta.
+        tokens = (x[:, t : t + step].transpose(1, 2).double() for x in (q, k, v, g, beta))
+        answer, S = one(S, *tokens) if step == 1 else several(S, *tokens)
+        o[:, t : t + step] = answer.transpose(1, 2) * q.shape[-1] ** -0.5
+    return o, S
+
+
+def one(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    """One token, as the operator is written: q^T S with the state after it, and that state."""
+    S = S * g.exp().transpose(-1, -2)
+    u = v - k @ S
+    S = S + (beta[..., None] * k).transpose(-1, -2) @ u
+    return q @ S, S
+
+
+def several(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    """A block of tokens. Every u depends on those before it: a triangular system, solved for all of them at once."""
+    G = g.cumsum(-2)
+    # exp(G_i - G_j) of tokens j <= i is at most 1. Not exp(G_i) * exp(-G_j): the second overflows.
+    decay = (G[..., :, None, :] - G[..., None, :, :]).clamp_max(0).exp()
+    seen, known = (torch.einsum("...id,...ijd,...jd->...ij", x, decay, k) * beta[..., None, :] for x in (q, k))
+    start = G.exp()
+    u = torch.linalg.solve_triangular(known.tril(-1), v - (k * start) @ S, upper=False, unitriangular=True)
+    o = (q * start) @ S + seen.tril() @ u
+    last = (G[..., -1:, :] - G).exp() * k * beta[..., None]
+    return o, S * start[..., -1, :, None] + last.transpose(-1, -2) @ u

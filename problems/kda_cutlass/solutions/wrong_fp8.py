@@ -1,0 +1,32 @@
+# verdict: incorrect
+# Rounds every operand of a product to e4m3: one precision too low.
+
+import torch
+from torch import Tensor
+
+
+def fp8(x: Tensor) -> Tensor:
+    return x.to(torch.float8_e4m3fn).float()
+
+
+def multiply(a: Tensor, b: Tensor) -> Tensor:
+    return (fp8(a)[..., None] * fp8(b)[..., None, :, :]).sum(-2)
+
+
+def solution(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tensor) -> tuple[Tensor, Tensor]:
+    o, S = torch.empty_like(v), S0
+    for t in range(0, q.shape[1], 64):
+        queries, keys, values, steps, weights = (x[:, t : t + 64].transpose(1, 2).float() for x in (q, k, v, g, beta))
+        G = steps.cumsum(-2)
+        decay = (G[..., :, None, :] - G[..., None, :, :]).clamp_max(0).exp()
+        seen, known = ((x[..., :, None, :] * decay * fp8(keys)[..., None, :, :]).sum(-1) for x in (fp8(queries), fp8(keys)))
+        known = (known * weights[..., None, :]).tril(-1)
+        inverse = torch.eye(known.shape[-1], device=v.device).expand_as(known).clone()
+        for i in range(1, known.shape[-1]):
+            inverse[..., i, :i] = -(known[..., i, :i, None] * inverse[..., :i, :i]).sum(-2)
+        u = weights[..., None] * multiply(inverse, values - multiply(keys * G.exp(), S))
+        answer = multiply(queries * G.exp(), S) + multiply(seen.tril(), u)
+        o[:, t : t + 64] = answer.transpose(1, 2) * q.shape[-1] ** -0.5
+        last = (keys * (G[..., -1:, :] - G).exp()).transpose(-1, -2)
+        S = S * G[..., -1, :, None].exp() + multiply(last, u)
+    return o, S

@@ -1,0 +1,26 @@
+# verdict: incorrect
+# Nearly right on ordinary inputs, but takes I - A + A A for the inverse of I + A, whose powers may grow.
+
+import torch
+from torch import Tensor
+
+
+def multiply(a: Tensor, b: Tensor) -> Tensor:
+    return (a[..., None] * b[..., None, :, :]).sum(-2)
+
+
+def solution(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tensor) -> tuple[Tensor, Tensor]:
+    o, S = torch.empty_like(v), S0
+    for t in range(0, q.shape[1], 64):
+        queries, keys, values, steps, weights = (x[:, t : t + 64].transpose(1, 2).float() for x in (q, k, v, g, beta))
+        G = steps.cumsum(-2)
+        decay = (G[..., :, None, :] - G[..., None, :, :]).clamp_max(0).exp()
+        seen, known = ((x[..., :, None, :] * decay * keys[..., None, :, :]).sum(-1) for x in (queries, keys))
+        known = (known * weights[..., None, :]).tril(-1)
+        inverse = torch.eye(known.shape[-1], device=v.device) - known + multiply(known, known)
+        u = weights[..., None] * multiply(inverse, values - multiply(keys * G.exp(), S))
+        answer = multiply(queries * G.exp(), S) + multiply(seen.tril(), u)
+        o[:, t : t + 64] = answer.transpose(1, 2) * q.shape[-1] ** -0.5
+        last = (keys * (G[..., -1:, :] - G).exp()).transpose(-1, -2)
+        S = S * G[..., -1, :, None].exp() + multiply(last, u)
+    return o, S
