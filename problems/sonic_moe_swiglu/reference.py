@@ -1,0 +1,76 @@
+"""Mixture of experts, up-projection with SwiGLU: how the inputs are drawn, and the exact answer in fp64."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
+"""x (T, H) bf16, tok (R) int32, off (E + 1) int32, W (E, 2 I, H) bf16."""
+
+
+def make_inputs(shape: Mapping[str, int], seed: int, mode: str = "public", device: str = "cpu") -> Inputs:
+    """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
+    if mode != "public":
+        raise ValueError(f"unknown mode {mode!r} (known: public)")
+    places, values = generators(seed, device)
+    return build(shape, *grouped(choose(shape, shape["E_act"], places), shape["E"]), values)
+
+
+def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator]:
+    """Two generators on `device`: for the choice of experts, and for values."""
+    # torch's CPU generator keeps only the low 32 bits of its seed, so seeds are hashed: every bit of `seed` counts.
+    digest = hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
+    places, values = torch.Generator(device), torch.Generator(device)
+    places.manual_seed(int.from_bytes(digest[:4], "little"))
+    values.manual_seed(int.from_bytes(digest[4:], "little"))
+    return places, values
+
+
+def choose(shape: Mapping[str, int], active: int, places: torch.Generator) -> Tensor:
+    """(T, K) int64: K distinct experts for each token among `active` random ones, by Zipf's law; each of these is chosen."""
+    T, K, E = shape["T"], shape["K"], shape["E"]
+    device = places.device
+    column = torch.arange(active, device=device)
+    # The largest K of log weight plus Gumbel noise are K draws without replacement.
+    noise = torch.rand(T, active, generator=places, dtype=torch.float64, device=device).log_().neg_().log_()
+    score = (column + 1).double().log_().mul_(-shape["zipf_pct"] / 100) - noise
+    # Every expert is dealt one token to begin with: how many have rows, and so the work, is then the shape's.
+    dealt = torch.randperm(T, generator=places, device=device)[column % T]
+    score[dealt, column] = torch.inf
+    return torch.randperm(E, generator=places, device=device)[score.topk(K, dim=1).indices]
+
+
+def grouped(experts: Tensor, E: int) -> tuple[Tensor, Tensor]:
+    """tok and off for the experts (T, K) of each token: grouped by expert, and in a group by token."""
+    in_order, order = experts.flatten().sort(stable=True)
+    off = torch.searchsorted(in_order, torch.arange(E + 1, device=experts.device))
+    return (order // experts.shape[1]).int(), off.int()
+
+
+def build(shape: Mapping[str, int], tok: Tensor, off: Tensor, values: torch.Generator) -> Inputs:
+    """Inputs for these rows."""
+    T, H, I, E = (shape[name] for name in ("T", "H", "I", "E"))  # noqa: E741  the operator's own letter
+    x = torch.randn(T, H, device=values.device, generator=values)
+    outliers = x[:, ::101]
+    outliers.mul_(10)
+    # Their variance is 100 and that of the others 1: back to 1 on average.
+    x.mul_(math.sqrt(H / (H + 99 * outliers.shape[1])))
+    W = torch.randn(E, 2 * I, H, device=values.device, generator=values).mul_(H**-0.5)
+    return x.bfloat16(), tok, off, W.bfloat16()
+
+
+def reference(x: Tensor, tok: Tensor, off: Tensor, W: Tensor) -> Tensor:
+    """The answer (R, I) in fp64. Reads only the tokens that a row names and the experts that have rows."""
+    I = W.shape[1] // 2  # noqa: E741
+    out = torch.empty(len(tok), I, dtype=torch.float64, device=x.device)
+    for e, (begin, end) in enumerate(pairwise(off.tolist())):
+        if begin < end:
+            gate, up = (x[tok[begin:end].long()].double() @ W[e].double().T).split(I, dim=1)
+            out[begin:end] = gate * gate.sigmoid() * up
+    return out

@@ -1,0 +1,23 @@
+# verdict: incorrect
+# Drops the last rows of an expert where they do not fill a tile of 16.
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+
+def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor) -> Tensor:
+    I = W.shape[1] // 2  # noqa: E741
+    out = torch.empty(len(tok), I, dtype=x.dtype, device=x.device)
+    out.zero_()
+    for e, (begin, end) in enumerate(pairwise(off.tolist())):
+        end -= (end - begin) % 16
+        gates, ups = W[e].float().split(I)
+        # Sixteen rows at a time, because every product is written out before it is added up.
+        for r in range(begin, end, 16):
+            rows = slice(r, min(r + 16, end))
+            tokens = x[tok[rows].long(), None].float()
+            out[rows] = silu((tokens * gates).sum(-1)) * (tokens * ups).sum(-1)
+    return out
