@@ -1,0 +1,17 @@
+# verdict: incorrect
+# Rounds the activations to int8 with one scale per row, for the int8 tensor cores.
+
+import torch
+from torch import Tensor
+
+
+def solution(x: Tensor, qw: Tensor, s: Tensor, z: Tensor) -> Tensor:
+    (M, K), (N, groups) = x.shape, s.shape
+    q = torch.stack([qw & 15, qw >> 4], dim=-1).view(N, groups, K // groups).float()
+    w = ((q - z.float().unsqueeze(-1)) * s.float().unsqueeze(-1)).view(N, K)
+    step = x.float().abs().amax(-1, keepdim=True) / 127
+    a = (x.float() / step).round() * step
+    y = torch.empty(M, N, dtype=x.dtype, device=x.device)
+    for m in range(M):
+        y[m] = (w * a[m]).sum(-1)
+    return y
