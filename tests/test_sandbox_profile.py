@@ -60,6 +60,34 @@ def test_only_the_workspace_is_writable():
     assert wall.count("--bind") == 1 and "--bind" not in words()
 
 
+def test_a_network_of_its_own_unless_it_is_open():
+    assert words(box(kind="agent")).count("--unshare-net") == 1
+    host = Host(resolver=b"nameserver 192.0.2.1\n")
+    wall = words(box(kind="agent", network="open"), host=host)
+    assert "--unshare-net" not in wall
+    at(wall, "--perms", "0444", "--ro-bind-data", host.resolver, "/etc/resolv.conf")
+    assert "/etc/resolv.conf" not in words(host=host)
+
+
+def test_bridges_are_bound_read_only_under_their_port_and_only_then_is_there_a_bridge():
+    wall = words(box(kind="agent", bridges={3128: Path("/host/b"), 3127: Path("/host/a")}))
+    at(wall, "--ro-bind", Path("/host/a"), "/run/arena/bridge/3127", "--ro-bind", Path("/host/b"), "/run/arena/bridge/3128")
+    assert "/run/arena/bridge.py" in wall and "--unshare-net" in wall
+    assert "/run/arena/bridge.py" not in words()
+
+
+@pytest.mark.parametrize("port", [0, 443, 65536])
+def test_a_port_that_process_1_cannot_listen_on(port):
+    with pytest.raises(SandboxError, match="from 1024 to 65535"):
+        words(box(kind="agent", bridges={port: Path("/host/a")}))
+
+
+@pytest.mark.parametrize("fields", [{"network": "open"}, {"bridges": {3128: Path("/host/a")}}])
+def test_a_submission_has_no_network(fields):
+    with pytest.raises(SandboxError, match="without any network"):
+        words(box(kind="worker", **fields))
+
+
 def test_sizes_stand_before_their_tmpfs():
     wall = words(box(limits=Limits(tmp_bytes=1, home_bytes=2, shm_bytes=3)))
     at(wall, "--size", "1", "--perms", "1777", "--tmpfs", "/tmp")

@@ -1,8 +1,8 @@
 """The wall. A backend is a module with two functions, `run` and `missing`; `Box` says what it must hold.
 
 Inside every box: an empty root with a read-only system, a Python with torch at /opt/venv, a private /tmp, /home/agent
-and /dev/shm, no network, no capability, own pid, ipc, uts, net, cgroup and user namespaces, and nothing else of the
-host. An `agent` box has its workspace writable at /workspace; a `worker` box has only the files it is given.
+and /dev/shm, no network, no capability, own pid, ipc, uts, net, cgroup and (with bwrap) user namespaces, and nothing else
+of the host. An `agent` box has its workspace writable at /workspace; a `worker` box has only the files it is given.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ class Limits:
     """Largest single file (RLIMIT_FSIZE)."""
     open_files: int = 4096
     processes: int = 2048
-    """Enforced by RLIMIT_NPROC only where the box has a uid of its own."""
+    """By a control group, else by RLIMIT_NPROC where the box has a uid of its own."""
+    memory_bytes: int | None = None
+    """All memory of the box, its tmpfs included: by a control group, else by a watcher (watch.py). None: no limit."""
+    cpus: float | None = None
+    """CPU time per time, in processors (a control group's quota). None: no bound."""
+    workspace_bytes: int | None = None
+    """An agent's workspace: as root a tmpfs of that size, else a watcher. None: no bound."""
+    workspace_files: int | None = None
 
 
 @dataclass(frozen=True)
@@ -47,12 +54,25 @@ class Box:
     """Added to the box's own short environment."""
     pass_fds: tuple[int, ...] = ()
     """File descriptors that stay open inside under the same numbers."""
+    network: Literal["none", "open"] = "none"
+    """`open` shares the host's network namespace: such a run is not sealed and must be marked so."""
+    bridges: Mapping[int, Path] = field(default_factory=dict)
+    """TCP port on the box's own 127.0.0.1 -> the host's unix socket that it leads to."""
     stdin: bytes = b""
     cpus: frozenset[int] | None = None
     """Processors that the box may use. When given, the filter also refuses `sched_setaffinity`."""
     gpu: int | None = None
     """Index of the one GPU whose device nodes are bound; None binds none."""
     limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What a workspace held and could not be kept in the folder that it came from."""
+
+    count: int = 0
+    first: tuple[str, ...] = ()
+    """Some of it, by path, each with the reason: a box may make any number, of any length."""
 
 
 class Running(Protocol):
@@ -63,6 +83,11 @@ class Running(Protocol):
     stderr: BinaryIO
     limits: Mapping[str, str]
     """Which limits are in force, and by what mechanism."""
+    workspace: Path | None
+    """Where the workspace can be read from outside while the box runs; None without one."""
+    exceeded: tuple[str, ...]
+    """Which limits the box has met, in words. Known when its block has been left, as is `lost`."""
+    lost: Lost
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """The command's exit status (128 + n for signal n), or None when `timeout_s` passed first."""
@@ -96,8 +121,9 @@ class Sandbox(Protocol):
 def backend(name: str = "bwrap") -> Sandbox:
     """The backend of that name, refused with its reason when the machine cannot run it."""
     import arena.sandboxes.bwrap as bwrap
+    import arena.sandboxes.docker as docker
 
-    backends: dict[str, Sandbox] = {"bwrap": bwrap}
+    backends: dict[str, Sandbox] = {"bwrap": bwrap, "docker": docker}
     if name not in backends:
         raise UsageError(f"unknown sandbox {name!r} (known: {', '.join(backends)})")
     if reason := backends[name].missing():

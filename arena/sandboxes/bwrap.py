@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from arena import process
 from arena.errors import SandboxError
 from arena.paths import secrets as arena_secrets
-from arena.sandboxes import Box, Running
+from arena.sandboxes import Box, Running, cgroup, proof
+from arena.sandboxes.around import in_bounds, looks_at, settled, until_empty
 from arena.sandboxes.host import survey
 from arena.sandboxes.profile import arguments
 from arena.sandboxes.runtime import installed
@@ -24,8 +24,6 @@ UIDS = range(64100, 65000)
 """Throw-away users, one per box, so that boxes cannot touch each other even if a wall falls. Debian assigns none of them."""
 OLDEST = (0, 8)
 """First bwrap with --disable-userns."""
-SEALED = {"CapEff": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2"}
-"""What the kernel must say about a process in a box: no capability, none to be gained, a filter in force."""
 SETTINGS = {
     "kernel.apparmor_restrict_unprivileged_userns": (
         "1",
@@ -43,19 +41,22 @@ def run(box: Box, *, secrets: tuple[Path, ...] | None = None) -> Iterator[Runnin
     """Start the box; leaving the block kills what is left in it and proves that nothing is. SandboxError.
 
     The thread that enters must live as long as the box: the kernel ends the box with the thread that started it.
-    As root the workspace becomes the property of the box's throw-away user. `secrets` are arena's own unless given.
+    As root the workspace becomes the property of the box's throw-away user; where it is bounded, it is a file system in
+    memory meanwhile, and what that holds is copied into the folder at the end. `secrets` are arena's own unless given.
     """
-    if box.workspace is not None:
-        if not box.workspace.is_dir():
-            raise SandboxError(f"the workspace {box.workspace} is not a folder")
-        box = replace(box, workspace=box.workspace.resolve())
-    runtime = installed()
-    words = arguments(box, runtime, survey(arena_secrets() if secrets is None else secrets))
+    box, runtime = settled(box), installed()
     with ExitStack() as stack:
-        uid = stack.enter_context(_throw_away_user()) if os.geteuid() == 0 else None
-        if uid is not None and box.workspace is not None:
-            _give(box.workspace, uid)
-        yield stack.enter_context(closing(start(box, words, runtime, uid)))
+        uid = stack.enter_context(throw_away_user()) if os.geteuid() == 0 else None
+        group = stack.enter_context(cgroup.Group(box.limits, cgroup.home(), fair=box.kind == "agent"))
+        shelf = in_bounds(box, uid, stack)
+        if shelf is not None:
+            box = replace(box, workspace=shelf.path)
+        words = arguments(box, runtime, survey(arena_secrets() if secrets is None else secrets))
+        looks, watched = looks_at(box, group, shelf)
+        mount = shelf.mount if shelf else None
+        live = start(box, words, runtime, uid, groups=group.entrances, workspace=mount, in_force=group.in_force | watched)
+        live.workspace, live.hurry = box.workspace, group.hurry
+        yield stack.enter_context(until_empty(live, looks, group.hits, shelf))
 
 
 def missing() -> str | None:
@@ -67,9 +68,8 @@ def missing() -> str | None:
     return None
 
 
-@functools.cache  # of an exception nothing is kept: who has mended the machine may ask again
 def _self_test() -> None:
-    """Build the real wall around a `cat` and read what the kernel says about it."""
+    """The real wall around a program that tries to look out of it."""
     told = process.run([program(), "--version"], limit_s=10).stdout.decode(errors="replace").strip()
     version = re.search(r"(\d+)\.(\d+)", told)
     if version is None or (int(version[1]), int(version[2])) < OLDEST:
@@ -77,18 +77,9 @@ def _self_test() -> None:
             f"{program()} is {told or 'of unknown version'}; arena needs bubblewrap {'.'.join(map(str, OLDEST))} or later"
         )
     try:
-        with run(Box(kind="worker", command=("cat", "/proc/self/status"))) as box:
-            status = dict(line.split(":\t", 1) for line in box.stdout.read().decode().splitlines() if ":\t" in line)
-            said, code = box.stderr.read().decode(errors="replace"), box.wait()
+        proof.prove(run)
     except SandboxError as error:
         raise SandboxError(f"{error}{advice(_settings())}") from None
-    if code:
-        raise SandboxError(f"a box was made, but `cat` ended with {code} in it: {said.strip()}")
-    for key, wanted in SEALED.items():
-        if (found := status.get(key)) != wanted:
-            raise SandboxError(
-                f"a box was made, but it is not sealed: {key} is {found} in it, not {wanted}; report this with `uname -a`"
-            )
 
 
 def advice(settings: Mapping[str, str]) -> str:
@@ -103,7 +94,7 @@ def _settings() -> dict[str, str]:
 
 
 @contextmanager
-def _throw_away_user() -> Iterator[int]:
+def throw_away_user() -> Iterator[int]:
     """A user id that no other box of this machine has now. The kernel frees the name with the process that holds it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
         for uid in UIDS:
@@ -114,10 +105,3 @@ def _throw_away_user() -> Iterator[int]:
             yield uid
             return
     raise SandboxError(f"all {len(UIDS)} throw-away users are taken by running boxes; end some of them")
-
-
-def _give(workspace: Path, uid: int) -> None:
-    """Make a folder and all in it that user's. `chown` copes with trees too deep for Python and follows no link."""
-    done = process.run(["chown", "-R", "-h", f"{uid}:{uid}", "--", str(workspace)], limit_s=120)
-    if done.returncode:
-        raise SandboxError(f"cannot hand {workspace} to user {uid}: {done.stderr.decode(errors='replace').strip()}")

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from arena.errors import SandboxError
 
 ETC = (
     "alternatives",
@@ -19,6 +24,23 @@ ETC = (
     "vulkan",
 )
 """The files of /etc that a box sees; accounts and names are made up instead."""
+PROFILER = Path("/opt/nvidia/nsight-compute")
+"""Where /usr/local/cuda/bin/ncu looks for itself."""
+RESOLVER = Path("/etc/resolv.conf")
+PATH = ("/usr/local/cuda/bin", "/usr/local/bin", "/usr/bin", "/bin")
+"""Folders of programs that host and box share, in the order in which a box looks."""
+PARAMETERS = Path("/proc/driver/nvidia/params")
+
+
+def program(name: str) -> str | None:
+    """Where host and box both find that program; None when a box would not."""
+    found = shutil.which(name, path=":".join(PATH))
+    return found if found and Path(found).resolve().is_relative_to("/usr") else None
+
+
+def counters_closed() -> bool:
+    """Whether the NVIDIA driver keeps the performance counters to administrators, which no box is."""
+    return PARAMETERS.is_file() and "RmProfilingAdminOnly: 1" in PARAMETERS.read_text()
 
 
 @dataclass(frozen=True)
@@ -32,10 +54,14 @@ class Host:
     """GPU device nodes."""
     cuda: bool = False
     """Whether /usr/local/cuda/bin is there."""
+    profiler: bool = False
+    """Whether `PROFILER` is there."""
     library_path: tuple[str, ...] = ()
     """Folders below /usr that the host's loader is told of: the GPU driver's, on some machines."""
     secret_folders: tuple[Path, ...] = ()
     secret_files: tuple[Path, ...] = ()
+    resolver: bytes = b""
+    """Text of /etc/resolv.conf, for a box whose network is the host's."""
 
 
 def survey(secrets: tuple[Path, ...]) -> Host:
@@ -53,7 +79,24 @@ def survey(secrets: tuple[Path, ...]) -> Host:
         etc=tuple(path for name in ETC if (path := Path("/etc", name)).exists()),
         devices=tuple(sorted(Path("/dev").glob("nvidia*"))),
         cuda=Path("/usr/local/cuda/bin").is_dir(),
+        profiler=PROFILER.is_dir(),
         library_path=tuple(entry for entry in told if entry.startswith("/usr/") and Path(entry).is_dir()),
         secret_folders=tuple(path for path in resolved if path.is_dir()),
         secret_files=tuple(path for path in resolved if not path.is_dir()),
+        resolver=RESOLVER.read_bytes() if RESOLVER.is_file() else b"",
     )
+
+
+def connectable(sockets: Iterable[Path]) -> None:
+    """SandboxError when one of these unix sockets is not there or a box could not connect to it."""
+    for path in sockets:
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            raise SandboxError(f"{path}: the socket that a bridge should lead to: {error.strerror}") from None
+        if not stat.S_ISSOCK(mode):
+            raise SandboxError(f"{path}: a bridge should lead to it, but it is not a socket")
+        if os.geteuid() == 0 and not mode & stat.S_IWOTH:
+            raise SandboxError(
+                f"{path}: the box's user may not connect to it; make it mode 0666, in a folder that nobody else may enter"
+            )

@@ -9,9 +9,11 @@ nine, a status byte (0: done) and nanoseconds:
 f  freeze: stop every process but this one, wait until all are stopped, answer with their CPU time
 c  answer with their CPU time; while frozen, with what it was then plus all that has changed since
 t  thaw
+
+Where BRIDGES exists, it carries that traffic too (bridge.py, which lies beside it): a child that did so could be killed.
 """
 
-# ruff: noqa: PTH208  (importing pathlib would add 6 ms to every start)
+# ruff: noqa: PTH112, PTH208  (importing pathlib would add 6 ms to every start)
 import ctypes
 import os
 import select
@@ -20,6 +22,12 @@ import struct
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arena.sandboxes.bridge import Bridges
+
+HERE = "/run/arena"
+BRIDGES = f"{HERE}/bridge"
 REPLY = struct.Struct("<BQ")
 FREEZE_LIMIT_S = 2.0
 PR_SET_DUMPABLE = 4
@@ -37,20 +45,25 @@ def close_all_but(kept: set[int]) -> None:
 
 
 def start(command: list[str], control: int) -> int:
-    """Start the command in a process group of its own; return its pid."""
+    """Start the command in a session of its own; return its pid, which is its group's too.
+
+    In process 1's session it could join the group of process 1, and with it set the priority of both; and a session is what the
+    kernel's autogroups share the processor among.
+    """
+    waiting, started = os.pipe()
     pid = os.fork()
     if pid:
-        try:
-            os.setpgid(pid, pid)  # here as well as there: a SIGTERM may have to be passed on at once
-        except (PermissionError, ProcessLookupError):  # it has reached its own program, or its end
-            return pid
+        os.close(started)
+        os.read(waiting, 1)  # to its end: from then on a SIGTERM for the group finds it, and is not lost
+        os.close(waiting)
         return pid
     os.close(control)
-    os.setpgid(0, 0)
+    os.setsid()
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     # Python ignores SIGPIPE and SIGXFSZ, nohup SIGHUP: none of that is the command's business.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
+    os.close(started)
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
@@ -102,11 +115,26 @@ def signal_all(number: int) -> None:
         return
 
 
+def bridges() -> "Bridges | None":
+    """Those of this box, listening; most boxes have none, and pay nothing."""
+    if not os.path.isdir(BRIDGES):
+        return None
+    sys.path.append(HERE)  # read-only: nobody in the box can put anything there
+    import bridge  # type: ignore[import-not-found]
+
+    try:
+        carried: Bridges = bridge.Bridges(BRIDGES)
+    except OSError as error:
+        sys.exit(f"init: {error.strerror}")
+    return carried
+
+
 class Init:
     """The command, and whether all is frozen."""
 
-    def __init__(self, command: int) -> None:
+    def __init__(self, command: int, bridges: "Bridges | None") -> None:
         self.command = command
+        self.bridges = bridges
         self.then: dict[int, int] | None = None
 
     def reap(self) -> None:
@@ -161,8 +189,13 @@ class Init:
         poll = select.poll()
         poll.register(control, select.POLLIN)
         poll.register(wake, select.POLLIN)
+        if self.bridges:
+            poll.register(self.bridges.epoll, select.POLLIN)
         while True:
             for fd, _ in poll.poll():
+                if self.bridges and fd == self.bridges.epoll.fileno():
+                    self.bridges.turn()
+                    continue
                 if fd == wake:
                     if signal.SIGTERM in os.read(wake, 4096):
                         try:
@@ -190,13 +223,16 @@ def main() -> None:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
+    # The one signal for which Python has a handler of its own: any process of the box could end this one with it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    carried = bridges()
     os.write(control, b"ready")
     if os.read(control, 16) != b"go":
         sys.exit("init: arena did not take the box over")
     command = start(sys.argv[3:], control)
     for fd in kept:  # the other side is to see it when the command closes them
         os.close(fd)
-    Init(command).serve(control, wake)
+    Init(command, carried).serve(control, wake)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ CLONE_NEWNS = 0x00020000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 SIGKILL = 9
+SYS_MOVE_MOUNT, MOVE_MOUNT_F_EMPTY_PATH, AT_FDCWD = 429, 4, -100
+"""System calls since Linux 5.0 have one number on all architectures."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -42,8 +44,18 @@ def prctl(option: int, value: int) -> None:
         refuse(f"prctl({option}, {value})", ctypes.get_errno())
 
 
-def stage(sources: list[str]) -> None:
-    """Bind source number i at STAGING/i, so that parents which the user may not enter (a 0700 home) are out of its way."""
+def attach(detached: int) -> None:
+    """Put a mount that has no place yet on STAGING, so that it can be bound from. Kernels before 6.15 bind from no other."""
+    os.set_inheritable(detached, False)
+    if libc.syscall(SYS_MOVE_MOUNT, detached, b"", AT_FDCWD, os.fsencode(STAGING), MOVE_MOUNT_F_EMPTY_PATH):
+        refuse("cannot mount the workspace", ctypes.get_errno())
+
+
+def stage(sources: list[str], workspace: int | None) -> None:
+    """Bind source number i at STAGING/i, so that parents which the user may not enter (a 0700 home) are out of its way.
+
+    `workspace` is a descriptor of a mount that nobody else can see; one of the sources lies in it.
+    """
     if libc.unshare(CLONE_NEWNS):
         refuse("arena runs as root but may not make a mount namespace (it lacks CAP_SYS_ADMIN)", ctypes.get_errno())
     # Before any other mount: nothing done here may ever show on the host.
@@ -54,7 +66,9 @@ def stage(sources: list[str]) -> None:
             descriptors.append(os.open(source, os.O_PATH | os.O_CLOEXEC))
         except OSError as error:
             refuse(f"cannot bind {source}", error.errno or 0)
-    # All are open by now: the next mount hides those that lie below STAGING themselves.
+    # All are open by now: the next mounts hide those that lie below STAGING themselves.
+    if workspace is not None:
+        attach(workspace)
     mount("tmpfs", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0711,size=1m")
     for index, descriptor in enumerate(descriptors):
         target = f"{STAGING}/{index}"
@@ -63,6 +77,15 @@ def stage(sources: list[str]) -> None:
         else:
             os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         mount(f"/proc/self/fd/{descriptor}", target, None, MS_BIND | MS_REC)
+
+
+def enter(group: str) -> None:
+    """Go into a control group by its `cgroup.procs`."""
+    try:
+        with open(group, "w", encoding="ascii") as file:
+            file.write("0")
+    except OSError as error:
+        refuse(f"cannot enter the control group {group}", error.errno or 0)
 
 
 def limit(name: str, value: int) -> None:
@@ -93,14 +116,15 @@ def become(uid: int) -> None:
 
 
 def main() -> None:
-    """Carry out the order: bwrap, argv, env, parent, limits, cpus, and with a uid: sources."""
+    """Carry out the order: bwrap, argv, env, parent, groups, limits, cpus, and with a uid: sources, workspace."""
     with open(int(sys.argv[1]), "rb") as stream:
         order = marshal.loads(stream.read())
     os.chdir("/")
     os.umask(0o022)
     bwrap = os.open(order["bwrap"], os.O_RDONLY | os.O_CLOEXEC)
-    # Control groups belong here, before anything is forked: a group entered after bwrap had forked limited nothing
-    # (16 processes allowed, 200 ran).
+    # Before anything is forked: a group entered after bwrap had forked limited nothing (16 processes allowed, 200 ran).
+    for group in order["groups"]:
+        enter(group)
     # Memory that no process maps (a memfd) counts for nobody, and the kernel would then end the largest: let it be the box.
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")
@@ -109,7 +133,7 @@ def main() -> None:
     if order["cpus"]:
         pin(order["cpus"])
     if order["uid"] is not None:
-        stage(order["sources"])
+        stage(order["sources"], order["workspace"])
         become(order["uid"])
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     # bwrap asks for this too, but later: arena could die in between. A change of user clears it, so not earlier.

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from arena.errors import SandboxError
 from arena.sandboxes import Box
-from arena.sandboxes.host import Host
+from arena.sandboxes.host import PATH, PROFILER, Host
+from arena.sandboxes.init import BRIDGES
 from arena.sandboxes.runtime import Runtime
 from arena.sandboxes.seccomp import program
 
@@ -18,15 +19,19 @@ Argument = str | bytes | Path
 
 INIT = Path(__file__).with_name("init.py")
 INIT_INSIDE = "/run/arena/init.py"
+BRIDGE = Path(__file__).with_name("bridge.py")
+BRIDGE_INSIDE = "/run/arena/bridge.py"
+"""Beside init.py, which imports it."""
 
 NAMESPACES = (
     "--unshare-user",  # said explicitly: `--unshare-all` only tries, and goes on without one
     "--unshare-ipc",  # else the host's SysV shared memory opens
     "--unshare-pid",  # else daemons outlive the box and host processes can be seen and killed
-    "--unshare-net",  # else abstract sockets, the host's loopback and a cloud's metadata address are reachable
     "--unshare-uts",
     "--unshare-cgroup-try",  # hides the cgroup's path; old kernels have no such namespace
 )
+OWN_NETWORK = "--unshare-net"
+"""Left out only of an open box: then abstract sockets, the host's loopback and a cloud's metadata address are reachable."""
 IDENTITY = (
     *("--uid", "1000", "--gid", "1000"),  # a stable identity, not a drop of privileges: launch.py does that
     "--disable-userns",  # no user namespaces below: the kernel's widest door for the unprivileged
@@ -52,8 +57,9 @@ SEAL = (
 
 def arguments(box: Box, runtime: Runtime, host: Host) -> tuple[Argument, ...]:
     """bwrap's options for this box. SandboxError when the box asks for what must not or cannot be given."""
-    return (
+    words: tuple[Argument, ...] = (
         *NAMESPACES,
+        *_network(box, host),
         *IDENTITY,
         *_environment(box, runtime, host),
         *_system(runtime, host),
@@ -63,14 +69,19 @@ def arguments(box: Box, runtime: Runtime, host: Host) -> tuple[Argument, ...]:
         *_devices(box, host),
         *_private(box),
         *_work(box, host),
+        *_bridges(box),
         *SEAL,
         *("--add-seccomp-fd", program(deny_affinity=box.cpus is not None)),
     )
+    if broken := [word for word in words if isinstance(word, str) and "\0" in word]:
+        # It would end the option, and what follows it would be one more.
+        raise SandboxError(f"{broken[0]!r} holds a NUL character, which no variable or path of a box may")
+    return words
 
 
 def environment(box: Box, runtime: Runtime, host: Host) -> dict[str, str]:
     """All variables of the box; nothing is inherited. bwrap adds PWD."""
-    places = ("/opt/venv/bin", *(("/usr/local/cuda/bin",) if host.cuda else ()), "/usr/local/bin", "/usr/bin", "/bin")
+    places = ("/opt/venv/bin", *(PATH if host.cuda else PATH[1:]))
     libraries = [runtime.library_path] if runtime.library_path else []
     if box.gpu is not None:
         libraries += host.library_path
@@ -120,7 +131,7 @@ def _python(runtime: Runtime, host: Host) -> list[Argument]:
 
 
 def _devices(box: Box, host: Host) -> list[Argument]:
-    """/dev without the host's devices, but for the one GPU's nodes. A box shares the driver and the device's memory."""
+    """/dev without the host's devices, but for the one GPU's nodes, and its profiler. A box shares driver and device memory."""
     words: list[Argument] = ["--dev", "/dev"]
     # bwrap's own /dev/shm has no bound.
     words += ["--size", str(box.limits.shm_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"]
@@ -132,6 +143,8 @@ def _devices(box: Box, host: Host) -> list[Argument]:
         raise SandboxError(
             f"{node} does not exist (GPU device nodes of this machine: {there}); choose another GPU or run on the CPU"
         )
+    if host.profiler:
+        words += _bind(PROFILER, str(PROFILER), host)
     for path in (node, *(Path("/dev", name) for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"))):
         if path in host.devices:
             words += ["--dev-bind", path, str(path)]  # a plain bind is `nodev`: "Insufficient Permissions"
@@ -158,6 +171,30 @@ def _work(box: Box, host: Host) -> list[Argument]:
             raise SandboxError(f"{path!r}: a file of a box is named by its absolute path inside")
         words += _file(path, data)
     return [*words, "--chdir", "/workspace"]
+
+
+def _network(box: Box, host: Host) -> list[Argument]:
+    """A network of its own, which is empty but for its loopback; or, for an open box, the host's and its name servers."""
+    if box.kind == "worker" and (box.network != "none" or box.bridges):
+        raise SandboxError("a submission is run without any network: only an agent's box may have one, or a bridge")
+    if box.network != "open":
+        return [OWN_NETWORK]
+    return _file("/etc/resolv.conf", host.resolver)
+
+
+def _bridges(box: Box) -> list[Argument]:
+    """The sockets that process 1 leads its ports to. Who may connect to them is for their own permissions to say.
+
+    The command can connect to them without the port, which gives it nothing more.
+    """
+    if not box.bridges:
+        return []
+    words = _file(BRIDGE_INSIDE, BRIDGE.read_bytes())
+    for port, socket in sorted(box.bridges.items()):
+        if not 1024 <= port < 1 << 16:
+            raise SandboxError(f"a bridge on port {port}: process 1 is not root and listens on ports from 1024 to 65535 only")
+        words += ["--ro-bind", socket, f"{BRIDGES}/{port}"]
+    return words
 
 
 def _file(path: str, data: bytes, mode: str = "0444") -> list[Argument]:

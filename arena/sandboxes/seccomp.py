@@ -73,6 +73,8 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
+    # The disk's turn of any process, group or user, process 1 among them.
+    "ioprio_set": (251, 30),
     "syslog": (103, 116),
     "vhangup": (153, 58),
     "settimeofday": (164, 170),
@@ -97,6 +99,7 @@ INSPECTED: dict[str, tuple[int, int]] = {
     "socketpair": (53, 199),
     "setpriority": (141, 140),
     "prlimit64": (302, 261),
+    "setrlimit": (160, 164),
     "sched_setparam": (142, 118),
     "sched_setscheduler": (144, 119),
     "sched_setattr": (314, 274),
@@ -112,7 +115,8 @@ NAMES_A_PROCESS = {
     "setpriority": 1,
 }
 """Which argument says whose limits or priority is changed. Never process 1's: it has the same user, and must answer the judge."""
-PRIO_USER = 2
+PRIO_PROCESS = 0
+"""All that setpriority may name. By its group (1) or its user (2) process 1 was put at nice 19, and a freeze took too long."""
 
 CLONE_NEW_ANY = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET. CLONE_NEWTIME is no flag of clone(2)."""
@@ -120,7 +124,15 @@ IOCTLS = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: typing into the launcher's terminal."""
 FAMILIES = (1, 2, 10, 16)
 """AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK. Not AF_VSOCK: no network namespace stands between it and the hypervisor."""
-X32 = 0x40000000
+PROTOCOLS = (0, 6, 17)
+"""Of the internet families TCP and UDP alone. For any other (SCTP, DCCP, UDP-Lite) the kernel may load a module, in a box too."""
+NETLINK_PROTOCOLS = (0, 15)
+"""NETLINK_ROUTE, which the C library asks for names of interfaces, and NETLINK_KOBJECT_UEVENT, for whoever looks for devices."""
+OTHER_TYPES = 0xC
+"""Bits of a socket's type that neither SOCK_STREAM nor SOCK_DGRAM has; its flags lie higher."""
+RLIMIT_CORE = 4
+FIRST_UNKNOWN = 470
+"""The first number that Linux 6.18 has not given out. What comes later, and x32 with it, does not exist in a box."""
 
 LOAD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 NUMBER_AT, ARCH_AT = 0, 4
@@ -146,6 +158,40 @@ def _refuse(error: int) -> Instruction:
     return Instruction(RETURN, 0, 0, ERRNO | error)
 
 
+def _socket(allow: Instruction) -> list[Instruction]:
+    """By family, and within the internet's by type and protocol."""
+    unix, ipv4, ipv6, netlink = FAMILIES
+    refuse = _refuse(errno.EPROTONOSUPPORT)
+    internet = [Instruction(LOAD, 0, 0, _low_word_at(1)), Instruction(JUMP_ANY_BIT, 0, 1, OTHER_TYPES), refuse]
+    internet += _by_value(2, PROTOCOLS, allow, refuse)
+    routing = _by_value(2, NETLINK_PROTOCOLS, allow, refuse)
+    return [
+        Instruction(LOAD, 0, 0, _low_word_at(0)),
+        Instruction(JUMP_EQUAL, 0, 1, unix),
+        allow,
+        Instruction(JUMP_EQUAL, 0, len(routing), netlink),
+        *routing,
+        Instruction(JUMP_EQUAL, 1, 0, ipv4),
+        Instruction(JUMP_EQUAL, 0, len(internet), ipv6),
+        *internet,
+        _refuse(errno.EAFNOSUPPORT),
+    ]
+
+
+def _core_stays_off(allow: Instruction) -> list[Instruction]:
+    """prlimit64 of RLIMIT_CORE: asking is allowed; setting does nothing and says that it did (see start.py on the value)."""
+    return [
+        Instruction(LOAD, 0, 0, _low_word_at(1)),
+        Instruction(JUMP_EQUAL, 0, 5, RLIMIT_CORE),
+        Instruction(LOAD, 0, 0, _low_word_at(2)),
+        Instruction(JUMP_EQUAL, 0, 2, 0),
+        Instruction(LOAD, 0, 0, _low_word_at(2) + 4),
+        Instruction(JUMP_EQUAL, 1, 0, 0),
+        _refuse(0),
+        allow,
+    ]
+
+
 def _for_call(number: int, block: list[Instruction]) -> list[Instruction]:
     """`block` for this call, which must return; others skip it."""
     return [Instruction(JUMP_EQUAL, 0, len(block), number), *block]
@@ -165,9 +211,8 @@ def instructions(machine: str, deny_affinity: bool) -> Iterator[Instruction]:
     yield Instruction(JUMP_EQUAL, 1, 0, audit)
     yield Instruction(RETURN, 0, 0, KILL_PROCESS)  # int 0x80 on x86_64: other numbers, same kernel
     yield Instruction(LOAD, 0, 0, NUMBER_AT)
-    if machine == "x86_64":
-        yield Instruction(JUMP_AT_LEAST, 0, 1, X32)
-        yield _refuse(errno.ENOSYS)
+    yield Instruction(JUMP_AT_LEAST, 0, 1, FIRST_UNKNOWN)
+    yield _refuse(errno.ENOSYS)
     for numbers in NUMBERS.values():
         if (number := numbers[column]) is not None:
             yield from _for_call(number, [_refuse(errno.EPERM)])
@@ -178,13 +223,17 @@ def instructions(machine: str, deny_affinity: bool) -> Iterator[Instruction]:
     yield from _for_call(call["clone"], [*flags, _refuse(errno.EPERM), allow])
     yield from _for_call(call["ioctl"], _by_value(1, IOCTLS, _refuse(errno.EPERM), allow))
     for name in ("socket", "socketpair"):
-        yield from _for_call(call[name], _by_value(0, FAMILIES, allow, _refuse(errno.EAFNOSUPPORT)))
+        yield from _for_call(call[name], _socket(allow))
+    yield from _for_call(call["setrlimit"], _by_value(0, (RLIMIT_CORE,), _refuse(0), allow))
     if deny_affinity:
         yield from _for_call(call["sched_setaffinity"], [_refuse(errno.EPERM)])
     for name, argument in NAMES_A_PROCESS.items():
         block = _by_value(argument, (1,), _refuse(errno.EPERM), allow)
-        if name == "setpriority":  # all processes of a user: process 1 is one
-            block = [*_by_value(0, (PRIO_USER,), _refuse(errno.EPERM), allow)[:-1], *block]
+        if name == "setpriority":
+            whom = [Instruction(LOAD, 0, 0, _low_word_at(0)), Instruction(JUMP_EQUAL, 1, 0, PRIO_PROCESS), _refuse(errno.EPERM)]
+            block = [*whom, *block]
+        if name == "prlimit64":
+            block = [*block[:-1], *_core_stays_off(allow)]
         yield from _for_call(call[name], block)
     yield allow
 

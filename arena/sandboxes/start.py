@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,17 +17,32 @@ from arena import process
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, Box
 from arena.sandboxes.launch import STAGING
-from arena.sandboxes.live import PROOF_S, Live, hail
+from arena.sandboxes.live import PROOF_S, Live, adopt, hail
 from arena.sandboxes.profile import INIT_INSIDE, Argument
 from arena.sandboxes.runtime import Runtime
+from arena.sandboxes.watch import family
 
 LAUNCH = Path(__file__).with_name("launch.py")
 START_LIMIT_S = 30.0
 
 
-def start(box: Box, words: tuple[Argument, ...], runtime: Runtime, uid: int | None) -> Live:
-    """Start bwrap with these arguments, as user `uid` when we are root. The workspace must be that user's already."""
+def start(
+    box: Box,
+    words: tuple[Argument, ...],
+    runtime: Runtime,
+    uid: int | None,
+    *,
+    groups: Sequence[str] = (),
+    workspace: int | None = None,
+    in_force: Mapping[str, str],
+) -> Live:
+    """Start bwrap with these arguments, as user `uid` when we are root. The workspace must be that user's already.
+
+    `groups` are the files by which it enters its control groups, `workspace` is the descriptor of a mount that one of the
+    arguments lies in, and `in_force` says what these two limit.
+    """
     found = program()
+    adopt()
     with ExitStack() as stack:
         options, sources, handed = _rendered(words, staged=uid is not None)
         handed.append(process.content(b"".join(os.fsencode(option) + b"\0" for option in options)))
@@ -35,13 +51,15 @@ def start(box: Box, words: tuple[Argument, ...], runtime: Runtime, uid: int | No
         stack.callback(theirs.close)
         order = {
             "bwrap": found,
-            "argv": ["bwrap", "--args", str(handed[-1]), "--", *_init(box, runtime, theirs.fileno())],
+            "argv": ["bwrap", "--args", str(handed[-1]), "--", *process_1(box, runtime, theirs.fileno())],
             "env": {"PATH": "/usr/bin:/bin"},  # nothing of arena's: bwrap's environment shows inside until init.py runs
             "parent": os.getpid(),
-            "limits": _rlimits(box, uid),
+            "groups": list(groups),
+            "limits": rlimits(box, uid, grouped="processes" in in_force),
             "cpus": sorted(box.cpus or ()),
             "uid": uid,
             "sources": sources,
+            "workspace": workspace,
         }
         handed.append(process.content(marshal.dumps(order)))
         handed.append(process.content(box.stdin) if box.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -53,18 +71,20 @@ def start(box: Box, words: tuple[Argument, ...], runtime: Runtime, uid: int | No
                 stdin=handed[-1],
                 # Its own loader may need the path; nothing else of our environment goes on.
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                pass_fds=(*handed[:-1], theirs.fileno(), *box.pass_fds),
+                pass_fds=(*handed[:-1], theirs.fileno(), *box.pass_fds, *(() if workspace is None else (workspace,))),
             )
         except OSError as error:
             ours.close()
             raise SandboxError(f"cannot start {sys.executable}: {error.strerror}") from None
-    return _taken_over(bwrap, ours, _in_force(box, uid))
+    limits = _in_force(box, uid, in_force)
+    by_namespace = uid is None and limits.get("processes", "").startswith("RLIMIT_NPROC")
+    return _taken_over(bwrap, ours, limits, box.limits.processes if by_namespace else None)
 
 
-def _taken_over(bwrap: subprocess.Popen[bytes], control: socket.socket, limits: Mapping[str, str]) -> Live:
+def _taken_over(bwrap: subprocess.Popen[bytes], control: socket.socket, limits: Mapping[str, str], processes: int | None) -> Live:
     """The box, once its process 1 has reported; SandboxError with bwrap's own words when it ended instead."""
     try:
-        init = hail(control, START_LIMIT_S)
+        init = hail(control, START_LIMIT_S, processes)
         if init is not None:
             return Live(bwrap, init, control, limits)
         why = "the sandbox did not start"
@@ -78,6 +98,7 @@ def _taken_over(bwrap: subprocess.Popen[bytes], control: socket.socket, limits: 
 
 def _abandon(bwrap: subprocess.Popen[bytes], control: socket.socket) -> str:
     """End a box that never reported; what it said on stderr. With bwrap ends its child, which has no children yet."""
+    orphans = family(bwrap.pid) - {bwrap.pid}
     bwrap.kill()
     control.settimeout(PROOF_S)
     with control:
@@ -88,14 +109,15 @@ def _abandon(bwrap: subprocess.Popen[bytes], control: socket.socket) -> str:
             pass
         except TimeoutError:
             raise SandboxError(f"bwrap was killed while starting, but its child is still there after {PROOF_S:.0f} s") from None
-    return bwrap.communicate()[1].decode(errors="replace").strip()
+    said = bwrap.communicate()[1]
+    for orphan in orphans:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(orphan, 0)
+    return said.decode(errors="replace").strip()
 
 
 def _rendered(words: tuple[Argument, ...], staged: bool) -> tuple[list[str], list[str], list[int]]:
     """Text for bwrap, the sources and the descriptors: bytes become descriptors, host paths names below STAGING if staged."""
-    if broken := [word for word in words if isinstance(word, str) and "\0" in word]:
-        # It would end the option, and what follows it would be one more.
-        raise SandboxError(f"{broken[0]!r} holds a NUL character, which no variable or path of a box may")
     options: list[str] = []
     sources: list[str] = []
     descriptors: list[int] = []
@@ -111,34 +133,51 @@ def _rendered(words: tuple[Argument, ...], staged: bool) -> tuple[list[str], lis
     return options, sources, descriptors
 
 
-def _init(box: Box, runtime: Runtime, control: int) -> list[str]:
+def process_1(box: Box, runtime: Runtime, control: int) -> list[str]:
     """Process 1: `-I -S` reads nothing that the box could have put in its way."""
     return [runtime.python, "-I", "-S", INIT_INSIDE, str(control), ",".join(map(str, box.pass_fds)), *box.command]
 
 
-def _rlimits(box: Box, uid: int | None) -> dict[str, int]:
+def rlimits(box: Box, uid: int | None, grouped: bool) -> dict[str, int]:
     """Limits for launch.py. RLIMIT_NPROC counts a user's processes, so it needs a user of the box's own."""
     limits = {
-        "RLIMIT_CORE": 0,
+        # No core, not even for a handler of the host that core_pattern names: it would run as root on what a box made, and 0
+        # does not keep it away. 1 does; the filter keeps the value.
+        "RLIMIT_CORE": 1,
         "RLIMIT_NOFILE": box.limits.open_files,
         "RLIMIT_FSIZE": box.limits.file_bytes,
         "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one box could starve the judge
         "RLIMIT_NICE": 0,
     }
-    return limits if uid is None else limits | {"RLIMIT_NPROC": box.limits.processes}
+    # Where a group counts them, the group should be the one that refuses: it also counts how often.
+    return limits if uid is None or grouped else limits | {"RLIMIT_NPROC": box.limits.processes}
 
 
-def _in_force(box: Box, uid: int | None) -> dict[str, str]:
+def _in_force(box: Box, uid: int | None, others: Mapping[str, str]) -> dict[str, str]:
     """`Running.limits`."""
+    limits = fixed(box, "affinity")
+    if uid is not None:
+        limits["processes"] = f"{others.get('processes', f'RLIMIT_NPROC {box.limits.processes}')} (own uid {uid})"
+    elif "processes" not in others and counts_by_namespace(os.uname().release):
+        limits["processes"] = f"RLIMIT_NPROC {box.limits.processes} (own user namespace)"
+    return dict(others) | limits
+
+
+def fixed(box: Box, pinned_by: str) -> dict[str, str]:
+    """The part of `Running.limits` that every backend holds in the same way."""
     sizes = {"tmp": box.limits.tmp_bytes, "home": box.limits.home_bytes, "shm": box.limits.shm_bytes}
     limits = {name: f"tmpfs {size // MIB} MiB" for name, size in sizes.items()}
     limits["files"] = f"RLIMIT_FSIZE {box.limits.file_bytes // MIB} MiB"
     limits["open_files"] = f"RLIMIT_NOFILE {box.limits.open_files}"
-    if uid is not None:
-        limits["processes"] = f"RLIMIT_NPROC {box.limits.processes} (own uid {uid})"
     if box.cpus is not None:
-        limits["cpus"] = f"affinity {','.join(map(str, sorted(box.cpus)))}, fixed by the filter"
+        limits["cpus"] = f"{pinned_by} {','.join(map(str, sorted(box.cpus)))}, fixed by the filter"
     return limits
+
+
+def counts_by_namespace(release: str) -> bool:
+    """Whether a kernel counts a user's processes for RLIMIT_NPROC in each user namespace apart, as from 5.14 on."""
+    major, minor = release.split("-")[0].split(".")[:2]
+    return (int(major), int(minor)) >= (5, 14)
 
 
 def program() -> str:

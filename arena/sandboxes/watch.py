@@ -1,0 +1,111 @@
+"""Somebody who looks: for limits that nothing in the kernel enforces here. A box that is over one of them is ended, whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from arena.errors import SandboxError
+from arena.sandboxes import MIB
+
+LOOK_S = 0.25
+IN_MEMORY = ("tmp", "home/agent", "dev/shm")
+"""File systems that every box has in memory of its own. A workspace in memory has its own bound."""
+SHARE = 9
+"""A look that takes long is followed by a pause so many times longer: watching costs a tenth of a processor at most."""
+
+
+class Watch:
+    """Looks at a running box from a thread of its own, until it is stopped or has ended the box."""
+
+    def __init__(self, end: Callable[[], None], looks: Sequence[Callable[[], str]]) -> None:
+        self.found = ""
+        """Why the box was ended; empty when it was not."""
+        self._end = end
+        self._looks = looks
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        if looks:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+        if self._looks:
+            self._thread.join()
+
+    def _run(self) -> None:
+        took_s = 0.0
+        while not self._over.wait(max(LOOK_S, SHARE * took_s)):
+            began_s = time.monotonic()
+            try:
+                self.found = next((found for look in self._looks if (found := look())), "")
+            except OSError as error:  # a limit that nobody looks after any more is none
+                self.found = f"what it uses could not be looked at any more ({error})"
+            if self.found:
+                with contextlib.suppress(SandboxError):  # not empty: who leaves the box finds that too, and says so
+                    self._end()
+                return
+            took_s = time.monotonic() - began_s
+
+
+def resident(pid: int, bound_bytes: int) -> str:
+    """Whether bwrap's process `pid` and its descendants hold more memory than they may, in words; empty when they do not.
+
+    What their processes have of their own, the files of the box's file systems in memory, and open memfds. SysV memory and
+    a memfd of which only a mapping is left are not seen, nor are those of a process that is not dumpable (but by root).
+    """
+    members = family(pid)
+    own = sum(_own_pages(member) for member in members) * os.sysconf("SC_PAGE_SIZE")
+    inside = members - {pid}
+    held = own + _file_bytes(inside) + sum(_memfds(inside).values())
+    return f"its processes held {held // MIB} MiB of memory, more than {bound_bytes // MIB}" if held > bound_bytes else ""
+
+
+def family(pid: int) -> set[int]:
+    """A process and all that descends from it."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            # The name in brackets may hold anything, brackets too.
+            parents[int(entry.parent.name)] = int(entry.read_bytes().rpartition(b")")[2].split()[1])
+    found: set[int] = set()
+    fresh = {pid}
+    while fresh:
+        found |= fresh
+        fresh = {child for child, parent in parents.items() if parent in fresh} - found
+    return found
+
+
+def _own_pages(pid: int) -> int:
+    try:
+        _, resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[:3]
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(resident) - int(shared)
+
+
+def _file_bytes(inside: set[int]) -> int:
+    """What the files of the box take that lie in its memory, deleted ones that are still open among them."""
+    for member in inside:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            found = [os.statvfs(f"/proc/{member}/root/{place}") for place in IN_MEMORY]
+            return sum((each.f_blocks - each.f_bfree) * each.f_frsize for each in found)
+    return 0
+
+
+def _memfds(inside: set[int]) -> dict[tuple[int, int], int]:
+    """Bytes of every memfd that one of these processes has open, each once."""
+    sizes = {}
+    for member in inside:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            for entry in Path(f"/proc/{member}/fd").iterdir():
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    if str(entry.readlink()).startswith("/memfd:"):
+                        seen = entry.stat()
+                        sizes[seen.st_dev, seen.st_ino] = seen.st_blocks * 512
+    return sizes

@@ -1,0 +1,223 @@
+"""What a machine goes through with arena on it, and what is left behind. Needs arena installed.
+
+load    8 cells at once, most of them hostile: do the honest ones finish, and how long does a `true` of the host take?
+kills   `arena run` is ended 50 times with SIGKILL at random moments: is anything left after a second, is the record whole?
+ended   the same while hostile agents play, without any scoring
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from arena import documents, workspace
+from arena.sandboxes import cgroup, keeper
+from arena.sandboxes.hierarchy import here
+from arena.sandboxes.watch import family
+from arena.schema import Annotation
+
+PR_SET_CHILD_SUBREAPER = 36
+GRACE_S = 1.0
+LEFT_S = 1.0
+"""After so long nothing may be left."""
+TRUE_EVERY_S = 0.02
+BUDGET_S = 10.0
+END = """print('{"type": "end"}', flush=True)"""
+HONEST = f"""
+import subprocess, time
+for turn in range(40):
+    open("solution.py", "w").write("x = %d" % turn)
+    subprocess.run(["python", "-c", "sum(range(200000))"], check=True)
+{END}
+"""
+AGENTS = {
+    "honest 1": HONEST,
+    "honest 2": HONEST,
+    "fork bomb": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+    "memory hog": "held = []\nwhile True: held.append(bytearray(b'x') * (16 << 20))",
+    "fills the workspace": """
+import itertools
+for number in itertools.count():
+    try: open(str(number), "wb").write(bytes(1 << 20))
+    except OSError: pass
+""",
+    "many files": """
+import itertools
+for number in itertools.count():
+    try: open(str(number), "w").close()
+    except OSError: pass
+""",
+    "fills /tmp": """
+file = open("/tmp/x", "wb", buffering=0)
+while True:
+    try: file.write(bytes(1 << 20))
+    except OSError: pass
+""",
+    "log flood": "import sys\nwhile True: print('{}' * 500); print('x' * 999, file=sys.stderr)",
+}
+SESSION = """
+import json, sys, time
+from pathlib import Path
+from arena import session, workspace
+from arena.catalog import Chosen
+from arena.sandboxes import MIB, Limits, backend
+from arena.schema import Cell, Harness, Model
+program, root, budget_s = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+harness = Harness(schema_version=1, name="load", title="load", command=("python", "-c", program), terminal_event={"type": "end"},
+                  models={"m": Model()})
+limits = Limits(memory_bytes=1024 * MIB, processes=256, tmp_bytes=256 * MIB, workspace_bytes=256 * MIB, workspace_files=20_000)
+cell = Cell(problem="load", problem_version=1, problem_digest="0", harness="load", harness_digest="0", model="m", hardware="cpu",
+            budget_s=budget_s)
+with workspace.create(cell, manifest={}, root=root) as run:
+    played = session.play(Chosen(harness, "m", Model(), ""), run, budget_s=budget_s, grace_s=float(sys.argv[4]),
+                          sandbox=backend(), prompt="", limits=limits)
+print(played.model_dump_json())
+"""
+
+
+def adopt() -> None:
+    """What arena leaves is given to us: then it is enough to look at our own descendants."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def left_behind() -> list[str]:
+    """Processes, control groups and mounts that are left, after the dead have been reaped."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
+    found = [described(pid) for pid in family(os.getpid()) - {os.getpid()}]
+    for place in here().values():
+        for folder in place.folder.glob(cgroup.OURS):
+            if (held := keeper.lock(str(folder), wait=False)) is not None:  # its arena is dead
+                os.close(held)
+                found.append(f"control group {folder}")
+    return found
+
+
+def described(pid: int) -> str:
+    """A process for a report."""
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return f"process {pid}, state {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]}: {words[:200]}"
+    return f"process {pid}, which has ended meanwhile"
+
+
+def mounts() -> set[str]:
+    """The host's mounts."""
+    return set(Path("/proc/self/mountinfo").read_text().splitlines())
+
+
+def cell(root: Path, name: str, budget_s: float) -> subprocess.Popen[str]:
+    """An arena of its own that plays one agent."""
+    words = [sys.executable, "-c", SESSION, AGENTS[name], str(root), str(budget_s), str(GRACE_S)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+
+def load(root: Path, names: list[str], budget_s: float) -> list[str]:
+    """Play cells at once; what became of each, how long a `true` of the host took meanwhile, and what is left."""
+    before, lines, took_ms = mounts(), [], []
+    started = {name: cell(root, name, budget_s) for name in names}
+    while any(process.poll() is None for process in started.values()):
+        began = time.perf_counter()
+        subprocess.run(["true"], check=True)
+        took_ms.append((time.perf_counter() - began) * 1e3)
+        time.sleep(TRUE_EVERY_S)
+    for name, process in started.items():
+        played = json.loads(process.communicate()[0])
+        over = f", {played['overshoot_s']:.3f} s over the budget (grace {GRACE_S} s)" if played["overshoot_s"] else ""
+        said = played["message"].partition("; ")[2]
+        lines.append(f"{name:22}{played['agent_status']:10}{played['elapsed_s']:7.1f} s{over}; {said}".rstrip("; "))
+    lines.append(
+        f"a host `true` meanwhile: median {statistics.median(took_ms):.1f} ms, max {max(took_ms):.1f} ms of {len(took_ms)}"
+    )
+    time.sleep(LEFT_S)
+    return [*lines, f"left: {left_behind() or 'nothing'}", f"mounts changed: {sorted(mounts() ^ before) or 'none'}"]
+
+
+def ended(root: Path, count: int) -> list[str]:
+    """End arenas at random moments while hostile agents play; what was left after a second each time."""
+    before, faults, chance = mounts(), [], random.Random(count)
+    for number in range(count):
+        name, moment_s = list(AGENTS)[2 + number % 6], chance.uniform(0.3, 1.5)
+        with cell(root, name, BUDGET_S) as arena:
+            time.sleep(moment_s)
+            arena.kill()
+        time.sleep(LEFT_S)
+        faults += [f"{name}, killed after {moment_s:.2f} s: {fault}" for fault in left_behind()]
+    states = [entry.state for entry in workspace.runs(root)]
+    return [
+        f"{count} kills, {len(states)} runs, of which interrupted: {states.count('interrupted')}",
+        f"left: {faults or 'nothing'}",
+        f"mounts changed: {sorted(mounts() ^ before) or 'none'}",
+    ]
+
+
+def kills(root: Path, count: int) -> list[str]:
+    """End `arena run` at random moments; what was left after a second each time, and whether the record is whole."""
+    command = [sys.executable, "-m", "arena"]
+    environment = os.environ | {"ARENA_HOME": str(root)}
+    run = [*command, "run", "--problem", "paged_attention", "--model", "naive", "--hardware", "cpu"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
+    began = time.monotonic()
+    subprocess.run(run, check=True, **quiet)  # type: ignore[call-overload]
+    whole_s = time.monotonic() - began
+    before, faults, chance = mounts(), [], random.Random(count)
+    for number in range(count):
+        # Half of them while the agent plays, which is the first fifth.
+        moment_s = chance.uniform(0, whole_s / 5 if number % 2 else whole_s)
+        arena = subprocess.Popen(run, **quiet)  # type: ignore[call-overload]
+        time.sleep(moment_s)
+        arena.send_signal(signal.SIGKILL)
+        arena.wait()
+        time.sleep(LEFT_S)
+        faults += [f"kill {number} after {moment_s:.2f} s: {fault}" for fault in left_behind()]
+        told = subprocess.run([*command, "list", "runs", "--json"], capture_output=True, env=environment, check=True)
+        listed = {row["run"]: row["state"] for row in json.loads(told.stdout)}
+        for folder in root.glob("workspaces/[!.]*"):
+            wanted = "committed" if (folder / "result.yaml").exists() else "interrupted"
+            if listed.get(folder.name) != wanted:
+                faults.append(f"{folder.name} is {wanted}, and listed as {listed.get(folder.name)}")
+    states = list(listed.values())
+    for result in root.glob("workspaces/[!.]*/result.yaml"):
+        documents.read_yaml(result, Annotation)
+    subprocess.run([*command, "leaderboard"], check=True, **quiet)  # type: ignore[call-overload]
+    counts = f"{states.count('interrupted')} interrupted, {states.count('committed')} committed"
+    return [
+        f"{count} kills in runs of {whole_s:.0f} s: {counts}",
+        f"left: {faults or 'nothing'}",
+        f"mounts changed: {sorted(mounts() ^ before) or 'none'}",
+    ]
+
+
+def main() -> None:
+    """Do what is asked for and print what was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["load", "kills", "ended"])
+    parser.add_argument("--count", type=int, default=50, help="kills")
+    parser.add_argument("--cells", default=",".join(AGENTS), help="of a load, by name")
+    parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds of each cell of a load")
+    asked = parser.parse_args()
+    adopt()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        work = {
+            "load": lambda: load(root, asked.cells.split(","), asked.budget),
+            "kills": lambda: kills(root, asked.count),
+            "ended": lambda: ended(root, asked.count),
+        }
+        sys.stdout.write("\n".join([*work[asked.what](), ""]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+"""The probes that run inside a box: standard library only, nothing of arena, zipped into one file that a box can be given.
+
+A probe is a function that tries one forbidden thing. It raises `Open` when the thing worked, best when it has found the
+planted content itself; it returns a sentence, or lets the kernel's OSError pass, when it was held; it raises `Untried` when
+there is nothing here to try it on. Its docstring says what it tries and, after a dash, who documented it.
+"""
