@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from arena.judge.ceiling import ceiling, geometric_mean
 from arena.judge.statistics import half_width, interval, score_of
+from arena.judge.trial import _settled
 from arena.schema import Device
 
 DEVICE = Device(name="d", bandwidth_gb_s=4800, tflops={"bf16": 989.5}, ceilings="datasheet")
@@ -60,3 +61,13 @@ def test_the_half_width_is_relative():
 def test_geometric_mean_is_below_the_arithmetic():
     values = [0.1, 0.4, 0.9]
     assert geometric_mean(values) < math.fsum(values) / 3
+
+
+@pytest.mark.parametrize(
+    ("readings", "taken"),
+    [([100, 100.1], 100.1), ([97, 99, 100, 100.1, 50], 100.1), ([90, 110] * 20, 90)],
+    ids=["steady", "after a worker's end", "never steady"],
+)
+def test_the_anchor_is_read_once_it_has_settled(readings, taken):
+    reading = iter(readings)
+    assert _settled(lambda: next(reading), drift=0.01) == taken

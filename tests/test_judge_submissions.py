@@ -20,14 +20,31 @@ QUICK = replace(
 """Verdicts do not depend on how many windows are timed; the limits are short so that a hang is found soon."""
 
 
-def scored(submission, plan=QUICK):
+boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+
+
+def scored(submission, plan=QUICK, sandbox=bwrap):
     problem = catalog.problem("paged_attention")
     return judge.score(
-        submission, problem, catalog.hardware("cpu"), digest=catalog.problem_digest(problem.name), sandbox=bwrap, plan=plan
+        submission, problem, catalog.hardware("cpu"), digest=catalog.problem_digest(problem.name), sandbox=sandbox, plan=plan
     )
 
 
-@pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+class Broken:
+    """A sandbox in which Python does not start."""
+
+    def run(self, box):
+        return bwrap.run(replace(box, command=("sh", "-c", "echo no library >&2; exit 1")))
+
+
+@boxed
+def test_a_worker_that_fails_before_it_has_the_solution_is_not_charged_to_it():
+    submission, _ = read(HERE / "static_output.py")
+    result = scored(submission, sandbox=Broken())
+    assert (result.verdict, "no library" in result.message) == ("judge_failed", True), result.message
+
+
+@boxed
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.py")), ids=lambda path: path.stem)
 def test_verdict(path):
     submission, wanted = read(path)

@@ -27,12 +27,16 @@ class Bench:
     plan: Plan
     conditions: Callable[[], dict[str, str]]
     """The device's state right now; taken before and after."""
+    anchor_gb_s: Callable[[], float]
+    """How fast a trusted copy runs right now, GB/s."""
     cpus: frozenset[int] | None = None
     """Processors that a worker may use; None for all."""
     gpu: int | None = None
     """Number of the GPU's device node."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of the workers."""
+    counting: Callable[[], tuple[str, ...] | str] = lambda: "this hardware has no counters that the judge knows how to read"
+    """The command line around a worker that reads hardware counters, or why there is none. To ask takes seconds."""
 
 
 def bench(hardware: Hardware, gpu: int) -> AbstractContextManager[Bench]:
@@ -54,12 +58,12 @@ def _cpu() -> Iterator[Bench]:
     os.sched_setaffinity(0, others)
     torch.set_num_threads(len(others))
     try:
-        yield Bench(device, HostMemory(), CPU, _load, cpus=frozenset({max(cpus)}), env=ONE_THREAD)
+        yield Bench(device, HostMemory(), CPU, _load, calibrate.copy_gb_s, cpus=frozenset({max(cpus)}), env=ONE_THREAD)
     finally:
         os.sched_setaffinity(0, cpus)
         torch.set_num_threads(threads)
 
 
 def _load() -> dict[str, str]:
-    """How busy the machine was, and how fast a copy ran on the judge's core."""
-    return {"load_average": f"{os.getloadavg()[0]:.2f}", "anchor_copy_gb_s": f"{calibrate.copy_gb_s():.1f}"}
+    """How busy the machine was."""
+    return {"load_average": f"{os.getloadavg()[0]:.2f}"}

@@ -53,7 +53,7 @@ class Memory(Protocol):
         """Return when everything that the judge has ordered on the device is done."""
 
     def room_bytes(self) -> int | None:
-        """The most that one shape's sets may take now; None where the plan's own figure is the limit."""
+        """The most that one shape's sets may take; None where the plan's own figure is the limit."""
 
 
 class HostBuffer:

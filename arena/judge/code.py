@@ -47,9 +47,9 @@ class Code:
         return result if isinstance(result, tuple) else (result,)
 
 
-def load(problem: Problem, profile: Profile) -> Code:
-    """The code of `problem`; DataError when a file does not keep the contract."""
-    folder = paths.problems() / problem.name
+def load(problem: Problem, profile: Profile, folder: Path | None = None) -> Code:
+    """The code of `problem`, in `folder` where it is not among the problems; DataError when a file breaks the contract."""
+    folder = folder or paths.problems() / problem.name
     package = f"arena_problem_{problem.name}"
     sys.modules[package] = ModuleType(package)
     sys.modules[package].__path__ = [str(folder)]

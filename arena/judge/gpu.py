@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 
 from arena.errors import JudgeError
-from arena.judge import nvml
+from arena.judge import calibrate_gpu, counters, nvml
 from arena.judge.bench import Bench
-from arena.judge.plan import GPU
+from arena.judge.plan import GPU, Plan
 from arena.schema import Device, Hardware, Rate
 
 ENV = {"TRITON_CACHE_DIR": "/tmp/triton", "TORCH_EXTENSIONS_DIR": "/tmp/extensions", "CUDA_CACHE_PATH": "/tmp/cuda"}
 """Compilers' caches on the box's own /tmp: empty for each worker, so that nothing is handed from one to the next."""
+ANCHOR_BYTES, ANCHOR_COPIES = 256_000_000, 400
+ANCHOR_WARM_UP = 1500
+"""Copies before the first that counts, some 0.2 s: an idle GPU has slowed its clocks down and takes that long to raise them."""
+TIMES_THE_CACHE = 3
 
 
 @contextmanager
@@ -49,40 +54,58 @@ def bench(hardware: Hardware, index: int) -> Iterator[Bench]:
         yield Bench(
             device=_device(hardware, found.name, uuid, gpu),
             memory=CudaMemory(index),
-            plan=GPU,
+            plan=_plan(index),
             conditions=lambda: _conditions(gpu),
+            anchor_gb_s=Anchor(index).gb_s,
             gpu=index if minor is None else minor,
             env=ENV,
+            counting=counters.command,
         )
 
 
 def _device(hardware: Hardware, name: str, uuid: str, gpu: nvml.Gpu | None) -> Device:
-    """The device and the vendor's ceilings for it."""
+    """The device, the vendor's ceilings for it, and what `arena calibrate` found of it."""
     if hardware.bandwidth_gb_s is None:
         raise JudgeError(f"{hardware.name}.yaml gives no bandwidth")
-    driver = gpu.library.nvmlSystemGetDriverVersion() if gpu is not None else nvml.UNKNOWN
     tflops: dict[Rate, float] = {rate: figure.value for rate, figure in hardware.tflops.items()}
     return Device(
         name=name,
         uuid=uuid,
-        driver=driver if isinstance(driver, str) else driver.decode(),
+        driver=gpu.driver() if gpu is not None else nvml.UNKNOWN,
         bandwidth_gb_s=hardware.bandwidth_gb_s.value,
         tflops=tflops,
         ceilings="datasheet",
+        attainable=calibrate_gpu.known(uuid),
     )
 
 
 def _conditions(gpu: nvml.Gpu | None) -> dict[str, str]:
-    """The GPU's state, and a trusted kernel's speed: a copy of 256 MB."""
-    source = torch.empty(256_000_000, dtype=torch.uint8, device="cuda")
-    target = torch.empty_like(source)
-    times_ms = []
-    for _ in range(12):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        target.copy_(source)
-        end.record()
-        end.synchronize()
-        times_ms.append(begin.elapsed_time(end))
-    anchor = {"anchor_copy_gb_s": f"{2 * source.nbytes / min(times_ms) / 1e6:.0f}"}
-    return anchor | (gpu.conditions() if gpu is not None else {"nvml": nvml.UNKNOWN})
+    """The GPU's state right now."""
+    return gpu.conditions() if gpu is not None else {"nvml": nvml.UNKNOWN}
+
+
+class Anchor:
+    """A trusted copy between buffers of its own, always the same ones: its rate moves only when the device does."""
+
+    def __init__(self, index: int) -> None:
+        self._source = torch.zeros(ANCHOR_BYTES, dtype=torch.uint8, device=f"cuda:{index}")
+        self._target = torch.empty_like(self._source)
+
+    def gb_s(self) -> float:
+        """Best of many, read and write counted, GB/s (1e9)."""
+        for _ in range(ANCHOR_WARM_UP):
+            self._target.copy_(self._source)
+        times_ms = []
+        for _ in range(ANCHOR_COPIES):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            self._target.copy_(self._source)
+            end.record()
+            end.synchronize()
+            times_ms.append(float(begin.elapsed_time(end)))
+        return 2 * ANCHOR_BYTES / min(times_ms) / 1e6
+
+
+def _plan(index: int) -> Plan:
+    """The published effort; the inputs of a window are several times as large as the device's last cache."""
+    return replace(GPU, cold_bytes=TIMES_THE_CACHE * torch.cuda.get_device_properties(index).L2_cache_size)

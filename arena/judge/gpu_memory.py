@@ -41,6 +41,9 @@ class CudaMemory:
     def __init__(self, index: int) -> None:
         self._index = index
         self.device = f"cuda:{index}"
+        # Once, before there is any worker: a submission that hoards memory must not make the windows smaller.
+        torch.cuda.empty_cache()
+        self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
 
     def buffer(self, size_bytes: int) -> Buffer:
         return CudaBuffer(size_bytes, self._index)
@@ -55,11 +58,11 @@ class CudaMemory:
         end.record()
         meanwhile()
         end.synchronize()
+        vmm.forget_persisting()
         return float(begin.elapsed_time(end)) / 1e3
 
     def settle(self) -> None:
         torch.cuda.synchronize(self._index)
 
     def room_bytes(self) -> int | None:
-        torch.cuda.empty_cache()
-        return int(torch.cuda.mem_get_info(self._index)[0] * SHARE_OF_FREE)
+        return self._room_bytes

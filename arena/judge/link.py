@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from arena.collect import Submission
-from arena.errors import SandboxError
+from arena.errors import JudgeError, SandboxError
 from arena.judge import worker
 from arena.judge.code import kit
 from arena.judge.refusal import Refusal
-from arena.sandboxes import Box, Limits, Running, Sandbox
+from arena.sandboxes import Box, Running, Sandbox, allowance
 
 LOG_BYTES = 1 << 20
 """What is kept of each of the worker's streams; the rest is read and dropped, so that it never blocks."""
-LIMITS = Limits(processes=512)
-"""A worker needs its own threads, a compiler's, and the CUDA driver's; thousands would only make stopping them slow."""
+START_LIMIT_S = 120.0
+"""For importing torch and opening the device, which takes seconds on a quiet machine."""
 SEND_LIMIT_S = 5.0
 """The socket holds more orders than are ever under way: one that does not fit means that nobody reads them."""
 INSIDE = {
@@ -37,6 +37,15 @@ INSIDE = {
 
 class Uncapturable(Exception):  # noqa: N818  an answer, not an error
     """The solution's calls cannot be captured in a CUDA graph; the worker is damaged and must be replaced."""
+
+
+@contextmanager
+def ours() -> Iterator[None]:
+    """Nothing of the submission's has run yet, so what goes wrong is the machine's or ours."""
+    try:
+        yield
+    except Refusal as no:
+        raise JudgeError(f"a worker failed before it had the solution: {no.message}; see `arena doctor`") from None
 
 
 class Log:
@@ -72,8 +81,20 @@ class Worker:
         self._channel = channel
         self._sequence = 0
         self._frozen_at_ns: int | None = None
-        self._deadline_s = time.monotonic() + total_limit_s
+        self._total_limit_s = total_limit_s
+        self._deadline_s = math.inf
         self.stdout, self.stderr = Log(box.stdout), Log(box.stderr)
+
+    def greet(self, memory: str) -> None:
+        """Wait until the worker has imported what it needs and holds the device: the judge's own program, nobody else's yet."""
+        with ours():
+            self.order("greet", limit_s=START_LIMIT_S, memory=memory)
+
+    def load(self, limit_s: float) -> None:
+        """Have it import the submission. All that it does from here on counts against its total."""
+        self._deadline_s = time.monotonic() + self._total_limit_s
+        self.thaw()
+        self.order("load", limit_s=limit_s)
 
     def order(self, op: str, *, limit_s: float, fds: list[int] | None = None, **fields: object) -> float:
         """Give an order and wait for its reply; returns the device's own seconds. Refusal when it does not come."""
@@ -131,6 +152,12 @@ class Worker:
         if 0 < status < worker.RAISED:
             return Refusal("incorrect", f"solution() returned something other than the problem asks for{said}")
         return Refusal("cheated", f"The worker answered {op!r} with status {status}, which it never does")
+
+    def farewell(self, limit_s: float) -> bytes:
+        """Hang up, let the process end by itself, and return what was printed: a profiler around it speaks last."""
+        self._channel.close()
+        self._box.wait(timeout_s=limit_s)
+        return self.stdout.text()
 
     def no_packet_waits(self) -> None:
         """Refuse a worker that has spoken out of turn."""
@@ -193,8 +220,12 @@ def start(
     env: Mapping[str, str],
     logs: Path | None,
     total_limit_s: float,
+    wrapper: tuple[str, ...] = (),
 ) -> Iterator[Worker]:
-    """A worker in a box of its own, with the submission and nothing else to read. Its logs go to the folder `logs`."""
+    """A worker in a box of its own, with the submission and nothing else to read. Its logs go to the folder `logs`.
+
+    `wrapper` is the beginning of a command line that runs the worker inside a profiler.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     files = {
         INSIDE["worker"]: Path(worker.__file__).read_bytes(),
@@ -202,8 +233,10 @@ def start(
         INSIDE["vmm"]: Path(__file__).with_name("vmm.py").read_bytes(),
         INSIDE["solution"]: submission.source,
     }
-    command = ("python", "-I", "-B", INSIDE["worker"], str(theirs.fileno()), INSIDE["solution"], INSIDE["kit"], INSIDE["vmm"])
-    box = Box("worker", command, files=files, env=env, pass_fds=(theirs.fileno(),), cpus=cpus, gpu=gpu, limits=LIMITS)
+    inside = (INSIDE["worker"], str(theirs.fileno()), INSIDE["solution"], INSIDE["kit"], INSIDE["vmm"])
+    command = (*wrapper, "python", "-I", "-B", *inside)
+    limits = allowance.limits("worker")
+    box = Box("worker", command, files=files, env=env, pass_fds=(theirs.fileno(),), cpus=cpus, gpu=gpu, limits=limits)
     with ours, theirs, sandbox.run(box) as running:
         theirs.close()
         link = Worker(running, ours, total_limit_s)
@@ -213,6 +246,6 @@ def start(
             running.kill()
             if logs is not None:
                 logs.mkdir(parents=True, exist_ok=True)
-                number = len(list(logs.glob("*.stderr"))) + 1
+                number = len(list(logs.glob("*.stderr"))) + 1  # in the order of their ends
                 (logs / f"worker-{number}.stdout").write_bytes(link.stdout.text())
                 (logs / f"worker-{number}.stderr").write_bytes(link.stderr.text())

@@ -6,15 +6,17 @@ import math
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
 import torch
 
+from arena.errors import JudgeError
 from arena.judge.buffers import Memory
+from arena.judge.clock import Clock
 from arena.judge.code import Code
-from arena.judge.layout import layout
+from arena.judge.layout import Layout, layout
 from arena.judge.link import Worker
 from arena.judge.plan import Plan
 from arena.judge.refusal import Refusal
@@ -25,6 +27,8 @@ from arena.schema import Errors, Problem, Tensor
 
 PUBLISHED_ALONE = 4
 """Copies timed to know how long publishing takes undisturbed; the first is slow."""
+SHORTEST_CALL_S = 1e-9
+"""Nothing that is launched takes less; a number too small to be divided must not reach the statistics."""
 CHECKED_CALLS = 3
 """Calls of a correctness window: different input sets, and the first once more."""
 
@@ -38,6 +42,16 @@ class Subject:
     memory: Memory
     plan: Plan
     seeds: Seeds
+    clock: Clock
+    _layouts: dict[tuple[object, ...], Layout] = field(default_factory=dict)
+
+    def input_layout(self, shape: Mapping[str, int], kind: str) -> Layout:
+        """Where the tensors of an input set lie: sizes depend on the shape and the class of inputs alone."""
+        key = (kind, *shape.items())
+        if key not in self._layouts:
+            tensors = self.code.make_inputs(shape, 0, kind, self.memory.device)
+            self._layouts[key] = layout([(tuple(tensor.shape), tensor.dtype) for tensor in tensors])
+        return self._layouts[key]
 
 
 class Quiet(NamedTuple):
@@ -62,6 +76,14 @@ class Timed:
     error: Errors
 
 
+def first_call(subject: Subject, worker: Worker, shape: Mapping[str, int]) -> None:
+    """One call on a shape that the worker has not seen, which may compile and tune. Nobody looks at what it gives."""
+    with subject.clock.phase("build"), _about(shape, "public"), buffers(subject, worker, shape, "public", 1) as sets:
+        draw = [Draw("public", seed) for seed in subject.seeds.take(1)]
+        limit_s = subject.plan.first_call_limit_s
+        window(worker, sets, subject.code, shape, lambda: draw, mode=plain_mode(subject), sample=0, limit_s=limit_s)
+
+
 def check(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str) -> Errors:
     """Verify every call of a window on one shape and one class of inputs; the first set comes once more at the end."""
 
@@ -70,7 +92,7 @@ def check(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str)
         return [*drawn, drawn[0]]
 
     mode, limit_s = plain_mode(subject), subject.plan.first_call_limit_s
-    with _about(shape, kind), _buffers(subject, worker, shape, kind, CHECKED_CALLS) as sets:
+    with _about(shape, kind), buffers(subject, worker, shape, kind, CHECKED_CALLS) as sets:
         done = window(worker, sets, subject.code, shape, draw, mode=mode, sample=CHECKED_CALLS, limit_s=limit_s)
         return verify(done, sets, subject.code, subject.problem, shape)
 
@@ -83,21 +105,25 @@ def plain_mode(subject: Subject) -> Mode:
 def calls_per_window(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode) -> int:
     """As many calls as fill a window, from a trial after the first calls are over. Uncapturable spoils the worker."""
     plan = subject.plan
-    with _about(shape, "public"), _buffers(subject, worker, shape, "public", plan.min_calls) as sets:
+    with _about(shape, "public"), buffers(subject, worker, shape, "public", plan.min_calls) as sets:
         _warm(subject, worker, sets, shape, mode)
         done = _run(subject, worker, sets, shape, plan.min_calls, mode, plan.call_limit_s)
         verify(done, sets, subject.code, subject.problem, shape)
         call_s = (done.elapsed_s if mode == "wall" else done.device_s) / plan.min_calls
         set_bytes = sets.input_layout.set_bytes + sets.output_layout.set_bytes
     room_bytes = subject.memory.room_bytes() or plan.sets_bytes
-    wanted = min(round(plan.window_s / max(call_s, 1e-7)), plan.max_calls, room_bytes // set_bytes)
-    return max(wanted, plan.min_calls)
+    fill = min(round(plan.window_s / max(call_s, 1e-7)), plan.max_calls)
+    cold, most = -(-plan.cold_bytes // set_bytes), max(room_bytes // set_bytes, plan.min_calls)
+    if cold > most:
+        needed = f"{plan.cold_bytes / 1e6:.0f} MB of input sets are needed to be larger than this device's cache"
+        raise JudgeError(f"{needed}, and there is room for {room_bytes / 1e6:.0f}: free some of its memory")
+    return min(max(fill, cold, plan.min_calls), most)
 
 
 def quiet(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int) -> Quiet:
     """What the judge's own part of a window takes, in a worker that has not loaded the submission yet, which could lie."""
     memory, plan = subject.memory, subject.plan
-    with _buffers(subject, worker, shape, "public", calls) as sets:
+    with buffers(subject, worker, shape, "public", calls) as sets:
         # The first of each is slow: it starts the device.
         copies = [memory.publish_s(sets.staged, sets.inputs, meanwhile=memory.settle) for _ in range(1 + PUBLISHED_ALONE)]
         empty = [_run(subject, worker, sets, shape, 0, mode, plan.first_call_limit_s) for _ in range(1 + plan.empty_windows)]
@@ -114,15 +140,16 @@ def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode:
     elapsed: list[tuple[float, float]] = []
     worst = Errors(rel_fro=0, row=0, el=0)
     audits = sorted(secrets.randbelow(plan.min_windows) for _ in range(plan.audits))
-    with _about(shape, "public"), _buffers(subject, worker, shape, "public", calls, quiet.alone_s) as sets:
+    first_call(subject, worker, shape)
+    with _about(shape, "public"), buffers(subject, worker, shape, "public", calls, quiet.alone_s) as sets:
         _warm(subject, worker, sets, shape, mode)
         while not _enough([window_s[mode != "wall"] / calls for window_s in elapsed], plan):
             while audits and audits[0] == len(elapsed):
                 audits.pop(0)
                 _audit(subject, worker, sets, shape, mode)
             done = _run(subject, worker, sets, shape, calls, mode, plan.call_limit_s)
-            if mode != "wall" and not done.device_s > 0:
-                raise Refusal("cheated", "The worker says that a window of calls took no time")
+            if mode != "wall" and not done.device_s / calls > SHORTEST_CALL_S:
+                raise Refusal("cheated", f"The worker says that {calls} calls took {done.device_s:.3g} s")
             worst = worse(worst, verify(done, sets, subject.code, subject.problem, shape))
             elapsed.append((done.elapsed_s, done.device_s))
     # Never below nothing: a window shorter than an empty one says that the machine was disturbed, not that it was fast.
@@ -147,16 +174,11 @@ def _audit(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int
 
 def _kinds_that_fit(subject: Subject, sets: Sets, shape: Mapping[str, int]) -> list[str]:
     """Classes of inputs whose tensors are as large as the public ones, so that they can stand in the same buffers."""
-    fitting = ["public"]
-    for kind in subject.code.modes:
-        tensors = subject.code.make_inputs(shape, 0, kind, subject.memory.device)
-        if layout([(tuple(tensor.shape), tensor.dtype) for tensor in tensors]) == sets.input_layout:
-            fitting.append(kind)
-    return fitting
+    return ["public", *(kind for kind in subject.code.modes if subject.input_layout(shape, kind) == sets.input_layout)]
 
 
 def _warm(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], mode: Mode) -> None:
-    """The untimed first calls, which may tune, and the capture. Their inputs are not used again."""
+    """The untimed first calls in these buffers, and the capture. Their inputs are not used again."""
     limit_s = subject.plan.first_call_limit_s
     done = _run(subject, worker, sets, shape, sets.count, plain_mode(subject), limit_s)
     verify(done, sets, subject.code, subject.problem, shape)
@@ -194,14 +216,12 @@ def _about(shape: Mapping[str, int], kind: str) -> Iterator[None]:
 
 
 @contextmanager
-def _buffers(
+def buffers(
     subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str, count: int, alone_s: float = math.inf
 ) -> Iterator[Sets]:
     """Shared buffers for `count` sets, made known to the worker. `alone_s` is asked of publishing where time is taken."""
-    example = subject.code.make_inputs(shape, 0, kind, subject.memory.device)
-    input_layout = layout([(tuple(tensor.shape), tensor.dtype) for tensor in example])
+    input_layout = subject.input_layout(shape, kind)
     output_layout = layout([(_sizes(tensor, shape), getattr(torch, tensor.dtype)) for tensor in subject.problem.outputs])
-    del example
     with ExitStack() as stack:
         inputs = subject.memory.buffer(input_layout.set_bytes * count)
         stack.callback(inputs.close)

@@ -43,6 +43,11 @@ class Gpu:
         }
         return {name: show(value) if value is not None else UNKNOWN for name, (value, show) in readings.items()}
 
+    def driver(self) -> str:
+        """The driver's version."""
+        version = self.library.nvmlSystemGetDriverVersion()
+        return version if isinstance(version, str) else str(version.decode())
+
     def strangers(self) -> list[int]:
         """Pids of other processes that compute on this GPU."""
         processes = self.ask("ComputeRunningProcesses") or []

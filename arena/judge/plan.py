@@ -1,5 +1,6 @@
 """How many windows, calls and processes a score takes: the knobs of the judge, in one place."""
 
+import math
 from dataclasses import dataclass, replace
 
 MIB = 1 << 20
@@ -15,6 +16,8 @@ class Plan:
     """A window holds as many calls as fill this time, within the bounds below."""
     min_calls: int = 16
     max_calls: int = 128
+    cold_bytes: int = 0
+    """A window's sets together take at least this much: no call finds its inputs in a cache."""
     sets_bytes: int = 128 * MIB
     """Most memory for one shape's input and output sets on a CPU; on a GPU it is a share of what is free."""
     min_windows: int = 7
@@ -29,6 +32,12 @@ class Plan:
     """Windows among the timed ones of each shape and process that mix in hidden classes of inputs; their time is not kept."""
     audit_sample: int = 6
     """Secretly chosen outputs verified in each audit."""
+    drift: float = math.inf
+    """A process in which a trusted kernel's speed moved by more than this, relative, is timed again..."""
+    repeats: int = 0
+    """...this often."""
+    counters: bool = True
+    """Whether the hardware's counters are read, where they can be: in a worker of its own, after all timing."""
     wall_margin: float = 0.10
     """The judge's clock overrules the device's where that says less by more than this, relative."""
     build_limit_s: float = 600.0
@@ -46,7 +55,9 @@ GPU = replace(
     CPU,
     window_s=0.010,
     min_calls=8,
-    max_calls=64,
+    max_calls=128,
+    drift=0.01,
+    repeats=2,
     empty_windows=5,
     min_windows=5,
     max_windows=9,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -14,16 +16,17 @@ import torch
 import arena
 from arena.collect import Submission
 from arena.errors import ArenaError, JudgeError
-from arena.judge import code, link, measure, rules, trial
+from arena.judge import audit, code, link, measure, rules, trial
 from arena.judge.bench import bench
 from arena.judge.ceiling import ceiling, geometric_mean
+from arena.judge.clock import Clock
 from arena.judge.plan import Plan
 from arena.judge.refusal import Refusal
 from arena.judge.statistics import interval, score_of
 from arena.judge.verify import worse
 from arena.judge.window import Seeds
 from arena.sandboxes import Sandbox
-from arena.schema import Device, Hardware, Passed, Problem, Refused, ShapeScore
+from arena.schema import Device, Evidence, Hardware, Passed, Problem, Refused, ShapeScore
 
 REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
@@ -40,22 +43,25 @@ def score(
     plan: Plan | None = None,
     logs: Path | None = None,
     gpu: int = 0,
+    folder: Path | None = None,
 ) -> Passed | Refused:
     """Score one submission. Never raises for what the submission does; our own failures become `judge_failed`.
 
-    `digest` is the problem's; `logs` receives each worker's streams; `plan` replaces the published effort.
+    `digest` is the problem's; `logs` receives each worker's streams; `plan` replaces the published effort;
+    `folder` is the problem's own where it is not among the problems.
     """
-    clock, seeds = trial.Clock(), Seeds()
+    clock, seeds = Clock(), Seeds()
     head: dict[str, Any] = {"problem": problem.name, "problem_digest": digest, "hardware": hardware.name}
     environment = _environment(seeds)
     try:
         _read(submission, problem)
         with bench(hardware, gpu) as place:
-            loaded = code.load(problem, hardware.profile)
+            loaded = code.load(problem, hardware.profile, folder)
             if loaded.rate not in place.device.tflops:
                 known = ", ".join(place.device.tflops)
                 raise JudgeError(f"{hardware.name} gives no peak for {loaded.rate}, which bounds {problem.name} (known: {known})")
-            subject = measure.Subject(problem, loaded, place.memory, plan or place.plan, seeds)
+            effort = replace(plan or place.plan, cold_bytes=place.plan.cold_bytes)
+            subject = measure.Subject(problem, loaded, place.memory, effort, seeds, clock)
             before = place.conditions()
             start = partial(
                 link.start,
@@ -67,12 +73,13 @@ def score(
                 logs=logs,
                 total_limit_s=subject.plan.total_limit_s,
             )
-            runs = trial.run(subject, hardware.profile, start, clock, report)
-            environment |= _changes(before, place.conditions())
+            blocks = trial.run(subject, hardware.profile, start, place.anchor_gb_s, report)
+            environment |= _changes(before, place.conditions()) | _anchors(blocks)
             shapes = tuple(
-                _shape_score(subject, place.device, shape, runs[number])
+                _shape_score(subject, place.device, shape, [block.timed[number] for block in blocks])
                 for number, shape in enumerate(problem.shapes[hardware.profile])
             )
+            evidence = _evidence(subject, blocks[-1].evidence, start, place.counting, report)
     except Refusal as no:
         told: dict[str, Any] = {"message": no.message, "shape": no.shape, "mode": no.mode, "error": no.error}
         return Refused(**head, **told, verdict=no.verdict, timings=clock.timings(), environment=environment)
@@ -84,7 +91,10 @@ def score(
         peak_fraction=geometric_mean(shape.peak_fraction for shape in shapes),
         device=place.device,
         shapes=shapes,
-        review_suggested=any(shape.peak_fraction > REVIEW_ABOVE for shape in shapes),
+        evidence=evidence,
+        review_suggested=any(shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
+        or any(block.drift() > subject.plan.drift for block in blocks)
+        or any(not each.kernels for each in evidence),
         timings=clock.timings(),
         environment=environment,
     )
@@ -104,7 +114,7 @@ def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> R
         hardware=hardware.name,
         verdict="missing",
         message=reason,
-        timings=trial.Clock().timings(),
+        timings=Clock().timings(),
     )
 
 
@@ -119,6 +129,26 @@ def _read(submission: Submission, problem: Problem) -> None:
     if found:
         uses = "; ".join(f"line {use.line} uses {use.name}" for use in found[:5])
         raise Refusal("forbidden", f"The problem forbids what solution.py uses: {uses}")
+
+
+def _evidence(
+    subject: measure.Subject,
+    launched: tuple[Evidence, ...],
+    start: Callable[..., AbstractContextManager[link.Worker]],
+    counting: Callable[[], tuple[str, ...] | str],
+    report: trial.Report,
+) -> tuple[Evidence, ...]:
+    """What the calls launched, with the counters where they can be read. Refusal when the rules exclude one of the kernels."""
+    for found, name in audit.excluded(launched, subject.problem.forbidden_kernels):
+        raise Refusal("forbidden", f"A call launched {name}, a kernel of a library that the problem excludes", shape=found.shape)
+    if not (launched and subject.plan.counters):
+        return launched
+    report("reading the counters")
+    with subject.clock.phase("audit"):
+        wrapper = counting()
+        if isinstance(wrapper, str):
+            return audit.noted(launched, wrapper)
+        return audit.counted(subject, partial(start, wrapper=wrapper), launched)
 
 
 def _shape_score(subject: measure.Subject, device: Device, shape: Mapping[str, int], runs: list[measure.Timed]) -> ShapeScore:
@@ -141,6 +171,7 @@ def _shape_score(subject: measure.Subject, device: Device, shape: Mapping[str, i
         peak_fraction=least.seconds / measured_s,
         ceiling_s=least.seconds,
         bound=least.bound,
+        rate=subject.code.rate,
         measured_s=measured_s,
         ci95=interval(samples),
         mode=runs[0].mode,
@@ -159,8 +190,19 @@ def _impossible(shape: Mapping[str, int], measured_s: float, ceiling_s: float, d
     us = 1e6
     text = f"{trial.words(shape)}: {measured_s * us:.2f} us is below the {ceiling_s * us:.2f} us that the hardware needs"
     if device.ceilings == "measured":
-        raise JudgeError(f"{text}; run `arena calibrate` on an idle machine and score again")
+        raise JudgeError(f"{text}; run `arena calibrate --hardware cpu` on an idle machine and score again")
     raise Refusal("cheated", text, shape=shape)
+
+
+def _anchors(blocks: list[trial.Block]) -> dict[str, str]:
+    """How fast a trusted copy ran before and after each timed process, those that were timed again included."""
+    words = [
+        "; ".join(
+            [*(f"({before:.0f} {after:.0f})" for before, after in block.dropped), "{:.0f} {:.0f}".format(*block.anchors_gb_s)]
+        )
+        for block in blocks
+    ]
+    return {"anchor_copy_gb_s": "; ".join(words)}
 
 
 def _environment(seeds: Seeds) -> dict[str, str]:

@@ -1,80 +1,149 @@
-"""All that is done with one submission: checked in a first worker, timed in fresh ones."""
+"""All that is done with one submission: checked in a first worker, timed in fresh ones, and looked at once more."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 
-from arena.judge import measure
-from arena.judge.link import Uncapturable, Worker
+import torch
+
+from arena.judge import audit, measure
+from arena.judge.link import Uncapturable, Worker, ours
 from arena.judge.refusal import Refusal
 from arena.judge.window import Mode
-from arena.schema import Profile, Timings
+from arena.schema import Evidence, Profile
 
 Report = Callable[[str], None]
 """Told what the judge is doing, for a person to read."""
 Start = Callable[[], AbstractContextManager[Worker]]
 """Starts a fresh worker with the submission."""
 Shape = Mapping[str, int]
+SETTLING, SETTLED = 12, 5
+"""Readings of the anchor at most, until two in a row differ by less than this part of the drift that is allowed."""
 
 
-@dataclass
-class Clock:
-    """Where the time went, by phase."""
+@dataclass(frozen=True)
+class Block:
+    """What one process said about every scored shape."""
 
-    spent_s: dict[str, float] = field(default_factory=lambda: {"build": 0.0, "check": 0.0, "benchmark": 0.0})
-    begin_s: float = field(default_factory=time.monotonic)
+    timed: tuple[measure.Timed, ...]
+    evidence: tuple[Evidence, ...]
+    """From the last process only, after its timing."""
+    anchors_gb_s: tuple[float, float]
+    """A trusted copy's rate before and after: how steady the device was."""
+    dropped: tuple[tuple[float, float], ...] = ()
+    """The same of processes that were timed before in its place, while the device did not keep its speed."""
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count the time inside the block."""
-        begin_s = time.monotonic()
-        try:
-            yield
-        finally:
-            self.spent_s[name] += time.monotonic() - begin_s
-
-    def timings(self) -> Timings:
-        """The totals so far."""
-        rounded = {f"{name}_s": round(seconds, 3) for name, seconds in self.spent_s.items()}
-        return Timings(**rounded, total_s=round(time.monotonic() - self.begin_s, 3))
+    def drift(self) -> float:
+        """How far the device's own speed moved meanwhile, relative."""
+        before, after = self.anchors_gb_s
+        return abs(after / before - 1)
 
 
-def run(subject: measure.Subject, profile: Profile, start: Start, clock: Clock, report: Report) -> dict[int, list[measure.Timed]]:
-    """Samples of each scored shape (by its number), one entry for each timed process. Refusal when the submission fails."""
-    shapes = subject.problem.shapes[profile]
-    with start() as worker:
-        _load(subject, worker, clock)
-        with clock.phase("check"):
-            _check(subject, worker, (*shapes, *subject.code.extra_shapes), report)
-        with clock.phase("benchmark"):
-            mode, calls = _mode(subject, worker, shapes)
-    runs: dict[int, list[measure.Timed]] = {number: [] for number in range(len(shapes))}
-    for process in range(1, subject.plan.processes + 1):
+def run(subject: measure.Subject, profile: Profile, start: Start, anchor: Callable[[], float], report: Report) -> list[Block]:
+    """One block for each timed process. Refusal when the submission fails."""
+    shapes, kind = subject.problem.shapes[profile], subject.memory.kind
+    with ExitStack() as stack:
+        # A machine with a GPU has cores to spare: these import torch while the first worker is checked.
+        crew = _crew(subject, start, stack) if kind == "cuda" else []
         with start() as worker:
-            with clock.phase("benchmark"):
-                costs = [measure.quiet(subject, worker, *each) for each in zip(shapes, [mode] * len(shapes), calls, strict=True)]
-            _load(subject, worker, clock)
-            for number, shape in enumerate(shapes):
-                report(f"timing {words(shape)}, process {process} of {subject.plan.processes}")
-                with clock.phase("benchmark"):
-                    runs[number].append(_time(subject, worker, shape, mode, calls[number], costs[number]))
-    return runs
+            worker.greet(kind)
+            _load(subject, worker)
+            with subject.clock.phase("check"), theirs():
+                _check(subject, worker, (*shapes, *subject.code.extra_shapes), report)
+            with subject.clock.phase("benchmark"), theirs():
+                mode, calls = _mode(subject, worker, shapes)
+        crew = crew or _crew(subject, start, stack)
+        for _, worker in crew:
+            worker.greet(kind)
+        blocks = []
+        for number, (own, worker) in enumerate(crew, start=1):
+            report(f"timing, process {number} of {len(crew)}")
+            what = (anchor, shapes, mode, calls, number == len(crew))
+            with own:
+                block = _block(subject, worker, *what)
+            for _ in range(subject.plan.repeats):
+                if block.drift() <= subject.plan.drift:
+                    break
+                report(f"timing, process {number} of {len(crew)} again: the device did not keep its speed")
+                dropped = (*block.dropped, block.anchors_gb_s)
+                with start() as another:
+                    another.greet(kind)
+                    block = replace(_block(subject, another, *what), dropped=dropped)
+            blocks.append(block)
+    return blocks
 
 
-def _load(subject: measure.Subject, worker: Worker, clock: Clock) -> None:
-    """Have the worker import the solution; the time it takes to start the worker itself is not counted."""
-    with clock.phase("build"):
-        worker.thaw()
-        worker.order("load", limit_s=subject.plan.build_limit_s)
+def _crew(subject: measure.Subject, start: Start, stack: ExitStack) -> list[tuple[ExitStack, Worker]]:
+    """The workers to be timed, started together, since none has the submission yet; leaving its own stack ends each."""
+    crew = []
+    for _ in range(subject.plan.processes):
+        own = stack.enter_context(ExitStack())
+        crew.append((own, own.enter_context(start())))
+    return crew
+
+
+def _block(
+    subject: measure.Subject,
+    worker: Worker,
+    anchor: Callable[[], float],
+    shapes: tuple[Shape, ...],
+    mode: Mode,
+    calls: list[int],
+    last: bool,
+) -> Block:
+    """Every shape timed in one fresh worker, and in the last one looked at."""
+    before_gb_s = _settled(anchor, subject.plan.drift)
+    with subject.clock.phase("benchmark"), ours():
+        quiet = [measure.quiet(subject, worker, shape, mode, count) for shape, count in zip(shapes, calls, strict=True)]
+    _load(subject, worker)
+    with subject.clock.phase("benchmark"), theirs():
+        timed = tuple(_time(subject, worker, *each) for each in zip(shapes, [mode] * len(shapes), calls, quiet, strict=True))
+    worker.freeze()
+    # Before the worker is ended: for some time after that the driver is busy taking its memory back.
+    anchors = (before_gb_s, _settled(anchor, subject.plan.drift))
+    evidence: tuple[Evidence, ...] = ()
+    if last and subject.memory.kind == "cuda":
+        with subject.clock.phase("audit"), theirs():
+            evidence = tuple(audit.launched(subject, worker, shape) for shape in shapes)
+    return Block(timed, evidence, anchors)
+
+
+def _settled(anchor: Callable[[], float], drift: float) -> float:
+    """The anchor's rate once it has stopped moving: after a worker's end the driver is busy taking its memory back."""
+    last = anchor()
+    for _ in range(SETTLING):
+        now = anchor()
+        if abs(now / last - 1) <= drift / SETTLED:
+            return now
+        last = now
+    return last
+
+
+@contextmanager
+def theirs() -> Iterator[None]:
+    """The device's memory is shared with the submission, which must leave the judge what it needs."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise Refusal(
+            "crashed",
+            "The device's memory ran out with the solution loaded: inputs take up to half of it, and checking needs some more",
+        ) from None
+
+
+def _load(subject: measure.Subject, worker: Worker) -> None:
+    """Have the worker import the solution."""
+    with subject.clock.phase("build"):
+        worker.load(subject.plan.build_limit_s)
 
 
 def _check(subject: measure.Subject, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> None:
     """Scored and hidden shapes, on the public distribution and on every hidden class of inputs."""
     for shape in shapes:
         report(f"checking {words(shape)}")
+        measure.first_call(subject, worker, shape)
         for kind in ("public", *subject.code.modes):
             measure.check(subject, worker, shape, kind)
 

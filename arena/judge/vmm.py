@@ -24,6 +24,8 @@ class CudaError(RuntimeError):
 def call(function: Any, *arguments: Any) -> Any:  # noqa: ANN401  the bindings are untyped
     """Call the driver; its error code becomes a CudaError, its results come back without it."""
     status, *results = function(*arguments)
+    if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+        raise torch.OutOfMemoryError(f"{function.__name__}: {status.name}")
     if status != driver.CUresult.CUDA_SUCCESS:
         raise CudaError(f"{function.__name__}: {status.name}")
     return results[0] if len(results) == 1 else results
@@ -75,6 +77,11 @@ def attach(fd: int, size_bytes: int, device: int) -> Bytes:
     handle = call(driver.cuMemImportFromShareableHandle, fd, FD)
     os.close(fd)
     return Bytes(handle, size_bytes, _rounded(size_bytes, device), device)
+
+
+def forget_persisting() -> None:
+    """Make every line of the L2 an ordinary one again, also those that somebody had set aside to outlive a window."""
+    call(driver.cuCtxResetPersistingL2Cache)
 
 
 def _wanted(device: int) -> Any:  # noqa: ANN401

@@ -115,7 +115,7 @@ def window(
     """
     worker.freeze()
     worker.no_packet_waits()
-    draws = _publish(worker, sets, code, shape, draw)
+    draws = publish(worker, sets, code, shape, draw)
     begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     worker.send("run", calls=len(draws), mode=mode)
     worker.thaw()
@@ -128,7 +128,7 @@ def window(
     return Committed((end_ns - begin_ns) / 1e9, device_s, draws, taken)
 
 
-def _publish(
+def publish(
     worker: Worker, sets: Sets, code: Code, shape: Mapping[str, int], draw: Callable[[], Sequence[Draw]]
 ) -> Sequence[Draw]:
     """Make new inputs out of the worker's sight and copy them to where it sees them; Refusal when somebody ran meanwhile."""

@@ -49,17 +49,17 @@ def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "c
     if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r} (known: public, {', '.join(MODES)})")
     B, page, mean_len = (shape[name] for name in ("B", "page", "mean_len"))
-    host, values = generators(seed, device)
+    places, values = generators(seed, device)
     equal = {"length_one": 1, "full_page": page, "page_plus_one": page + 1}
     if mode in equal:
-        return build(shape, torch.full((B,), equal[mode]), B * equal[mode], host, values)
+        return build(shape, torch.full((B,), equal[mode], device=device), B * equal[mode], places, values)
     if mode == "one_long":
-        lengths = torch.ones(B, dtype=torch.int64)
+        lengths = torch.ones(B, dtype=torch.int64, device=device)
         longest = min(LONGEST, 4 * B * mean_len + page - 1)
-        lengths[torch.randint(B, (1,), generator=host)] = longest
-        return build(shape, lengths, longest + B - 1, host, values)
+        lengths[torch.randint(B, (1,), generator=places, device=device)] = longest
+        return build(shape, lengths, longest + B - 1, places, values)
 
-    q, kv, block_table, seq_lens = build(shape, draw_lengths(B, mean_len, host), B * mean_len, host, values)
+    q, kv, block_table, seq_lens = build(shape, draw_lengths(B, mean_len, places), B * mean_len, places, values)
     match mode:
         case "large_scores":
             # k is N(0, 1), so a score is N(0, |q|**2 / D): about +-1e3 at three sigma.

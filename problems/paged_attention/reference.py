@@ -17,31 +17,33 @@ def make_inputs(shape: Mapping[str, int], seed: int, mode: str = "public", devic
     """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
     if mode != "public":
         raise ValueError(f"unknown mode {mode!r} (known: public)")
-    host, values = generators(seed, device)
-    return build(shape, draw_lengths(shape["B"], shape["mean_len"], host), shape["B"] * shape["mean_len"], host, values)
+    places, values = generators(seed, device)
+    return build(shape, draw_lengths(shape["B"], shape["mean_len"], places), shape["B"] * shape["mean_len"], places, values)
 
 
 def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator]:
-    """A generator on the host for the small index tensors, and one on `device` for the values."""
+    """Two generators on `device`: for lengths and page numbers, and for values."""
     # torch's CPU generator keeps only the low 32 bits of its seed, so seeds are hashed: every bit of `seed` counts.
     digest = hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
-    host, values = torch.Generator(), torch.Generator(device)
-    host.manual_seed(int.from_bytes(digest[:4], "little"))
+    places, values = torch.Generator(device), torch.Generator(device)
+    places.manual_seed(int.from_bytes(digest[:4], "little"))
     values.manual_seed(int.from_bytes(digest[4:], "little"))
-    return host, values
+    return places, values
 
 
-def draw_lengths(B: int, mean_len: int, host: torch.Generator) -> Tensor:
+def draw_lengths(B: int, mean_len: int, places: torch.Generator) -> Tensor:
     """B lengths (int64): lognormal shares of exactly B * mean_len tokens, shuffled; of several at least one is 1."""
-    share = torch.randn(B, generator=host, dtype=torch.float64).exp_()
+    share = torch.randn(B, generator=places, dtype=torch.float64, device=places.device).exp_()
     if B > 1:
-        share[0] = 0
+        share[:1].zero_()
     lengths = 1 + (share * (B * (mean_len - 1) / share.sum())).floor().long()
-    lengths[share.argmax()] += B * mean_len - lengths.sum()
-    return lengths[torch.randperm(B, generator=host)]
+    lengths.index_add_(0, share.argmax()[None], (B * mean_len - lengths.sum())[None])
+    return lengths[torch.randperm(B, generator=places, device=places.device)]
 
 
-def build(shape: Mapping[str, int], lengths: Tensor, most_tokens: int, host: torch.Generator, values: torch.Generator) -> Inputs:
+def build(
+    shape: Mapping[str, int], lengths: Tensor, most_tokens: int, places: torch.Generator, values: torch.Generator
+) -> Inputs:
     """Inputs for these lengths. `most_tokens` bounds their sum and fixes the size of the pool and of the table."""
     B, Hq, Hkv, D, page = (shape[name] for name in ("B", "Hq", "Hkv", "D", "page"))
     device = values.device
@@ -50,8 +52,8 @@ def build(shape: Mapping[str, int], lengths: Tensor, most_tokens: int, host: tor
     pool = most_pages + most_pages // 10 + 1
 
     used = (lengths + page - 1) // page
-    column = torch.arange(columns)
-    order = torch.randperm(pool, generator=host, dtype=torch.int32)
+    column = torch.arange(columns, device=device)
+    order = torch.randperm(pool, generator=places, dtype=torch.int32, device=device)
     place = ((used.cumsum(0) - used)[:, None] + column).clamp_(max=pool - 1)
     block_table = torch.where(column < used[:, None], order[place], -1)
 
@@ -59,7 +61,7 @@ def build(shape: Mapping[str, int], lengths: Tensor, most_tokens: int, host: tor
     temperature = torch.rand(B, Hq, 1, device=device, generator=values).mul_(math.log(8)).add_(math.log(0.5)).exp_()
     q = torch.randn(B, Hq, D, device=device, generator=values).mul_(temperature).bfloat16()
     kv = torch.randn(pool, 2, page, Hkv, D, device=device, generator=values).bfloat16()
-    return q, kv, block_table.to(device), lengths.int().to(device)
+    return q, kv, block_table, lengths.int()
 
 
 def reference(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
@@ -70,6 +72,6 @@ def reference(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> T
     for b, length in enumerate(seq_lens.tolist()):
         pages = block_table[b, : -(-length // page)].long()
         k, v = kv[pages].transpose(0, 1).reshape(2, -1, Hkv, D)[:, :length].double()
-        scores = torch.einsum("hgd,thd->hgt", q[b].double().view(Hkv, Hq // Hkv, D), k) / math.sqrt(D)
-        out[b] = torch.einsum("hgt,thd->hgd", scores.softmax(-1), v).reshape(Hq, D)
+        scores = q[b].double().view(Hkv, Hq // Hkv, D) @ k.permute(1, 2, 0) / math.sqrt(D)
+        out[b] = (scores.softmax(-1) @ v.transpose(0, 1)).view(Hq, D)
     return out

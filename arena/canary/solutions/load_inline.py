@@ -1,0 +1,28 @@
+# verdict: passed
+# CUDA C++ that torch builds with nvcc, ninja and the host's compiler at import.
+
+from torch import Tensor
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = r"""
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+
+__global__ void twice(const float* x, float* y, long n) {
+    const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 2 * x[i];
+}
+
+at::Tensor doubled(const at::Tensor& x) {
+    at::Tensor y = at::empty_like(x);
+    const long n = x.numel();
+    twice<<<(n + 255) / 256, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(x.data_ptr<float>(), y.data_ptr<float>(), n);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return y;
+}
+"""
+built = load_inline("doubled", "at::Tensor doubled(const at::Tensor& x);", SOURCE, functions=["doubled"])
+
+
+def solution(x: Tensor) -> Tensor:
+    return built.doubled(x)
