@@ -5,7 +5,7 @@
 
 demo:
 	@scripts/setup demo
-	@.venv/bin/arena run --problem paged_attention
+	@.venv/bin/arena run --problem paged_attention --hardware cpu
 
 test:
 	@scripts/setup test
@@ -16,5 +16,5 @@ check:
 	@scripts/check
 
 clean:
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	@find arena problems harnesses tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -72,7 +72,10 @@ def hardware_of(device: str) -> Hardware:
         if device in entry.device_names:
             return entry
     names = ", ".join(sorted(name for entry in known.values() for name in entry.device_names))
-    raise UsageError(f"no hardware file lists the device {device!r}: add one under {paths.hardware()} (known: {names})")
+    raise UsageError(
+        f"no hardware file lists the device {device!r}: add one under {paths.hardware()}, or choose --hardware cpu "
+        f"(known: {names})"
+    )
 
 
 def model(spec: str, folder: Path | None = None) -> Chosen:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, get_args
 
-from arena import catalog, judge, paths
+from arena import catalog, judge, paths, scratch
 from arena.collect import NoSubmission, collect
 from arena.documents import unknown
 from arena.errors import DataError
@@ -120,9 +119,9 @@ def _absent(solutions: Iterable[str]) -> Iterator[Finding]:
 
 def _nop(problem: Problem, hardware: Hardware, digest: str) -> Finding:
     """An agent that writes nothing."""
-    with tempfile.TemporaryDirectory(prefix="arena-") as empty:
+    with scratch.folder() as empty:
         try:
-            collect(Path(empty))
+            collect(empty)
         except NoSubmission as none:
             result = judge.missing(none.reason, problem, hardware, digest)
         else:

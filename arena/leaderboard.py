@@ -7,7 +7,8 @@ A trial counts as passed, as a failure, or not at all:
                  a number that a review withdrew as reward_hack or rubric_leak
     not counted  provider_error, judge_failed, and what a review calls a bug of arena: nothing was measured
 
-Trials are pooled only when everything in their cells is the same; a problem or a harness that changed stands apart.
+Trials are pooled only when everything in their cells is the same and their agents could reach the same; a problem or a harness
+that changed stands apart. What an agent with an open network did is `unsealed`: shown, but never the best at a problem.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from arena import documents
 from arena.schema import AgentStatus, Annotation, Name, Passed, Record, Review
 
 WITHDRAWN = frozenset({"reward_hack", "rubric_leak"})
-SEALED = frozenset({"none", "gateway"})
 TEMPLATE = Path(__file__).with_name("leaderboard_page.md.j2")
 
 Outcome = Literal[
@@ -42,6 +42,8 @@ Outcome = Literal[
     "judge_failed",
     "bug",
 ]
+Reach = Literal["sealed", "allow", "unsealed"]
+"""What an agent could reach: at most its model's gateway; a list of hosts; whatever the host of the run could."""
 NOT_COUNTED = frozenset({"provider_error", "judge_failed", "bug"})
 
 
@@ -83,6 +85,9 @@ class Row(Record):
     model: str
     effort: str | None
     budget_s: float
+    network: Reach
+    allowed: tuple[str, ...]
+    """Hosts that it could reach, with network `allow`."""
     entries: Mapping[str, Entry]
     """By the column's key."""
 
@@ -131,6 +136,8 @@ class _Line(NamedTuple):
     effort: str
     budget_s: float
     harness_digest: str
+    network: Reach
+    allowed: tuple[str, ...]
 
 
 def write(folder: Path, annotations: Iterable[Annotation]) -> None:
@@ -156,8 +163,7 @@ def _table(hardware: str, annotations: Sequence[Annotation]) -> Table:
     fields: dict[_Line, dict[str, list[Trial]]] = defaultdict(lambda: defaultdict(list))
     for annotation in annotations:
         cell = annotation.cell
-        line = _Line(cell.harness, cell.model, cell.effort or "", cell.budget_s, cell.harness_digest)
-        fields[line][key_of[cell.problem, cell.problem_version, cell.problem_digest]].append(_trial(annotation))
+        fields[_line(annotation)][key_of[cell.problem, cell.problem_version, cell.problem_digest]].append(_trial(annotation))
     rows = [
         Row(
             harness=line.harness,
@@ -165,6 +171,8 @@ def _table(hardware: str, annotations: Sequence[Annotation]) -> Table:
             model=line.model,
             effort=line.effort or None,
             budget_s=line.budget_s,
+            network=line.network,
+            allowed=line.allowed,
             entries={key: _entry(trials) for key, trials in sorted(found.items())},
         )
         for line, found in sorted(fields.items())
@@ -177,6 +185,14 @@ def _table(hardware: str, annotations: Sequence[Annotation]) -> Table:
     return Table(
         hardware=hardware, devices=tuple(sorted(devices)), columns=columns, rows=tuple(ordered), best=_best(columns, ordered)
     )
+
+
+def _line(annotation: Annotation) -> _Line:
+    """The row of a trial."""
+    cell, session = annotation.cell, annotation.session
+    reach: Reach = "unsealed" if session.unsealed else "allow" if session.network == "allow" else "sealed"
+    allowed = tuple(sorted(set(session.allowed)))
+    return _Line(cell.harness, cell.model, cell.effort or "", cell.budget_s, cell.harness_digest, reach, allowed)
 
 
 def _columns(annotations: Sequence[Annotation]) -> tuple[Column, ...]:
@@ -246,7 +262,7 @@ def _best(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Best, ...]:
         standing = [
             (trial.peak_fraction or 0.0, trial.run_id, row, trial)
             for row in rows
-            if column.key in row.entries
+            if column.key in row.entries and row.network != "unsealed"
             for trial in row.entries[column.key].trials
             if trial.outcome == "passed"
         ]

@@ -27,6 +27,11 @@ def hardware() -> Path:
     return PACKAGE / "hardware"
 
 
+def canary() -> Path:
+    """Folder of a problem that is in no list: so plain that scoring it tells of the machine. The judge alone reads it."""
+    return PACKAGE / "canary"
+
+
 def home() -> Path:
     """Where runs and results go: $ARENA_HOME, else the checkout, else the current directory."""
     chosen = os.environ.get("ARENA_HOME")

@@ -13,13 +13,11 @@ from typing import Any
 
 import arena
 from arena import annotations, catalog, documents, leaderboard, machine, paths, process, session, tape, workspace
-from arena.collect import NoSubmission, Submission, collect
+from arena.collect import SUBMISSION_BYTES, NoSubmission, Submission, collect
 from arena.errors import ArenaError, UsageError
+from arena.gateway import Network
 from arena.sandboxes import Sandbox, backend
 from arena.schema import Annotation, Cell, Hardware, Problem, Score, Session, Taken
-
-SUBMISSION_BYTES = 1 << 20
-"""Largest solution.py that is taken."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +34,8 @@ class Attempt:
     """What a built-in model will do; None for one that thinks for itself."""
     gpu: int
     """Which GPU, as CUDA counts; of no meaning on hardware `cpu`."""
+    network: Network
+    """What the agent may reach. A submission never has a network."""
 
     def cell(self) -> Cell:
         """The attempt's identity in the record."""
@@ -82,12 +82,19 @@ def home() -> Path:
 
 
 def attempt(
-    chosen: catalog.Chosen, problem: Problem, hardware: Hardware, *, budget_s: float, sandbox_name: str, gpu: int
+    chosen: catalog.Chosen,
+    problem: Problem,
+    hardware: Hardware,
+    *,
+    budget_s: float,
+    sandbox_name: str,
+    gpu: int,
+    network: Network = Network(),  # noqa: B008  frozen
 ) -> Attempt:
     """What is asked for, with all that is missing or misspelt refused now. ArenaError."""
     plays = tape.tape(chosen, paths.problems() / problem.name, hardware.profile, paths.workspaces())
     ready()
-    return Attempt(chosen, problem, hardware, budget_s, sandbox_name, backend(sandbox_name), plays, gpu)
+    return Attempt(chosen, problem, hardware, budget_s, sandbox_name, backend(sandbox_name), plays, gpu, network)
 
 
 def ready() -> None:
@@ -100,6 +107,7 @@ def ready() -> None:
 def run(attempt: Attempt, report: Report) -> Annotation:
     """Play the session, judge what it left, write the annotation and render the leaderboard."""
     report(session.Progress("start", "looking at the machine"))
+    backend(attempt.sandbox_name)  # proves the wall anew: somebody may have changed the machine since the last run
     from arena import judge  # torch takes a second to import, and whoever only lists runs need not wait for it
 
     # Is the device there, the right one, and free?
@@ -168,6 +176,7 @@ def _play(attempt: Attempt, folder: workspace.Run, node: int | None, report: Rep
         prompt=prompt,
         tape=attempt.tape,
         gpu=node,
+        network=attempt.network,
         report=report,
     )
 
@@ -228,6 +237,8 @@ def _manifest(attempt: Attempt) -> dict[str, Any]:
         "triton": _version("triton"),
         "machine": machine.describe(),
         "sandbox": attempt.sandbox_name,
+        "network": attempt.network.recorded(),
+        "allowed": [str(rule) for rule in attempt.network.allowed],
     }
 
 

@@ -84,6 +84,8 @@ class Problem(Record):
     forbidden: tuple[str, ...] = ()
     """Dotted names that a solution may not import or call, resolved through aliases. A trailing `.*` covers a module, a bare `*`
     every name that starts so; `torch.Tensor.x` covers any `.x` of what may be a tensor, `operator.matmul` the sign `@`."""
+    forbidden_kernels: tuple[str, ...] = ()
+    """Names of GPU kernels that no call may launch (`*` and `?` as in file names): those of libraries that the rules exclude."""
 
     @model_validator(mode="after")
     def _formulas_fit_the_shapes(self) -> Problem:
@@ -153,6 +155,47 @@ class Hardware(Record):
         return self
 
 
+Count = Annotated[int, Field(ge=1)]
+
+
+class Limits(Record):
+    """What a box may use. What is left out is as in `arena/sandboxes/limits.yaml`, or without a bound. MiB are 2^20 bytes."""
+
+    memory_mib: Count | None = None
+    """All memory of the box, its /tmp, home, /dev/shm and (as root) workspace included."""
+    memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The same as a part of what arena itself may use. With both, the smaller counts."""
+    cpus: Positive | None = None
+    """Processors' worth of CPU time."""
+    processes: Count | None = None
+    """Threads count."""
+    open_files: Count | None = None
+    file_mib: Count | None = None
+    """The largest single file."""
+    tmp_mib: Count | None = None
+    home_mib: Count | None = None
+    shm_mib: Count | None = None
+    workspace_mib: Count | None = None
+    workspace_files: Count | None = None
+
+    def replaced(self, own: Limits | None) -> Limits:
+        """These, with those of `own` where it names one. A size of memory replaces a fraction of it, and the other way round."""
+        if own is None:
+            return self
+        named = own.model_dump(exclude_none=True)
+        memory = {"memory_mib", "memory_fraction"}
+        dropped = memory if memory & named.keys() else set()
+        return Limits(**self.model_dump(exclude_none=True, exclude=dropped) | named)
+
+
+class DefaultLimits(Record):
+    """`arena/sandboxes/limits.yaml`."""
+
+    schema_version: Literal[1]
+    agent: Limits
+    worker: Limits
+
+
 class Model(Record):
     """One model of a harness."""
 
@@ -179,6 +222,8 @@ class Harness(Record):
     """Read-only files inside the sandbox: absolute path -> file name beside this YAML."""
     terminal_event: Mapping[str, str] | None = None
     """Keys and values of the JSON line on stdout that marks a finished session."""
+    limits: Limits | None = None
+    """What its box may use, where that differs from the defaults."""
     models: Mapping[str, Model] = Field(min_length=1)
     """By name; a name ending in `/*` stands for a family."""
 
@@ -212,6 +257,10 @@ class Cell(Record):
 AgentStatus = Literal["complete", "deadline", "crashed", "no_activity", "refused", "provider_error", "budget_exhausted"]
 
 
+Network = Literal["none", "gateway", "allow", "open"]
+"""What an agent could reach: nothing; its model's gateway; that and a list of hosts; whatever the host can."""
+
+
 class Session(Record):
     """How the agent's process ended."""
 
@@ -227,9 +276,19 @@ class Session(Record):
     """JSON lines seen on the command's stdout."""
     snapshots: int = 0
     sandbox: str
-    network: Literal["none", "gateway", "allow", "open"] = "none"
+    network: Network = "none"
+    allowed: tuple[str, ...] = ()
+    """Hosts that the agent could reach besides the gateway, with network `allow`: `name`, `*.name` or `name:port`."""
+    unsealed: bool = False
+    """True with network `open`: the box shared the host's network, and nobody knows what the agent reached."""
     limits: Mapping[str, str] = {}
     """Which limits were in force and by what mechanism."""
+
+    @model_validator(mode="after")
+    def _open_is_unsealed(self) -> Session:
+        if self.unsealed != (self.network == "open"):
+            raise ValueError("unsealed: is true with network `open`, and with no other")
+        return self
 
 
 class Taken(Record):
@@ -248,6 +307,23 @@ class Errors(Record):
     el: float
 
 
+class Attainable(Record):
+    """What `arena calibrate` measured on one GPU: shown beside the datasheet's peaks, never divided by."""
+
+    method: int
+    measured_at: datetime
+    torch: str
+    driver: str
+    copy_gb_s: Positive
+    """Device-to-device copy, read and write counted, GB/s (1e9)."""
+    read_gb_s: Positive
+    """Reading alone, GB/s (1e9)."""
+    tflops: Mapping[Rate, Positive]
+    """Best library matrix product per arithmetic, TFLOP/s (1e12)."""
+    launch_s: Positive
+    """From one empty kernel to the next in a CUDA graph."""
+
+
 class Device(Record):
     """What the score was measured on, and the ceilings it was divided by."""
 
@@ -257,6 +333,8 @@ class Device(Record):
     bandwidth_gb_s: float
     tflops: Mapping[Rate, float]
     ceilings: Literal["datasheet", "measured"]
+    attainable: Attainable | None = None
+    """Of this very device (by UUID), where `arena calibrate` has been run on it."""
 
 
 class ShapeScore(Record):
@@ -266,6 +344,8 @@ class ShapeScore(Record):
     peak_fraction: float = Field(gt=0, le=1)
     ceiling_s: Positive
     bound: Literal["memory", "compute"]
+    rate: Rate
+    """Arithmetic whose peak bounds the operator's computing."""
     measured_s: Positive
     """Seconds per call: the median of the processes' medians."""
     ci95: tuple[Positive, Positive]
@@ -283,13 +363,39 @@ class ShapeScore(Record):
     error: Errors
 
 
+class Kernel(Record):
+    """One kernel that a call launched."""
+
+    name: str
+    launches: int = Field(ge=1)
+
+
+class Evidence(Record):
+    """What one untimed call launched. The submission could have falsified it, so it convicts and never acquits."""
+
+    shape: Mapping[str, int]
+    kernels: tuple[Kernel, ...] = ()
+    """By name, the most launched first."""
+    proof: Literal["counters", "unproven"] = "unproven"
+    """Whether the hardware's counters were read."""
+    note: str = ""
+    """Why something is missing."""
+    tensor_ops: Mapping[str, float] = {}
+    """Operations of the tensor cores by what they multiply (bf16, fp8, ...); a multiply-add counts two."""
+    dram_read_bytes: float | None = None
+    dram_write_bytes: float | None = None
+
+
 class Timings(Record):
     """Where the scoring time went, in seconds."""
 
     build_s: float
+    """Importing the solution and its first call on each shape, which may compile and tune."""
     check_s: float
     benchmark_s: float
+    audit_s: float = 0.0
     total_s: float
+    """All of it, and the starting of the workers."""
 
 
 class ScoreHead(Record):
@@ -312,8 +418,11 @@ class Passed(ScoreHead):
     """Geometric mean over the shapes."""
     device: Device
     shapes: tuple[ShapeScore, ...] = Field(min_length=1)
+    evidence: tuple[Evidence, ...] = ()
+    """By shape; empty on a CPU."""
     review_suggested: bool = False
-    """True when a shape lies above 0.95 of its ceiling."""
+    """True when a shape lies above 0.95 of its ceiling, the device's own speed moved while it was timed, or the profiler of a
+    GPU saw no kernel."""
 
 
 class Refused(ScoreHead):

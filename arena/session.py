@@ -18,7 +18,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -26,10 +26,11 @@ from typing import NamedTuple
 from arena import paths
 from arena.catalog import Chosen
 from arena.errors import UsageError
-from arena.sandboxes import Box, Limits, Running, Sandbox
+from arena.gateway import Network, connected
+from arena.sandboxes import Box, Limits, Running, Sandbox, allowance
 from arena.schema import AgentStatus, Session
 from arena.snapshots import Snapshots
-from arena.transcript import Transcript
+from arena.transcript import Transcript, plain
 from arena.workspace import Run
 
 TAPE = "/run/arena/tape.json"
@@ -75,16 +76,25 @@ def play(
     grace_s: float = 10.0,
     linger_s: float = 20.0,
     gpu: int | None = None,
-    limits: Limits = Limits(),  # noqa: B008  frozen
+    limits: Limits | None = None,
+    network: Network = Network(),  # noqa: B008  frozen
     harness_folder: Path | None = None,
     sandbox_name: str = "bwrap",
 ) -> Session:
-    """Run the agent in the run's workspace for at most `budget_s`; when it returns, the box is proven empty."""
+    """Run the agent in the run's workspace for at most `budget_s`; when it returns, the box is proven empty.
+
+    `limits` are the harness's on this machine unless given.
+    """
+    limits = allowance.limits("agent", chosen.harness.limits) if limits is None else limits
     box = _box(chosen, run, prompt, tape, gpu, limits, harness_folder or paths.harnesses())
     before = _listing(run.work)
     started_at = datetime.now(UTC)
     run.event("session_started", command=list(box.command), env=sorted(box.env), budget_s=budget_s)
-    with Snapshots(run.work, run.snapshots, run.event) as snapshots, sandbox.run(box) as running:
+    with (
+        connected(network, run.network) as way,
+        sandbox.run(replace(box, network=way.network, bridges=way.bridges, env={**box.env, **way.env})) as running,
+        Snapshots(running.workspace or run.work, run.snapshots, run.event) as snapshots,
+    ):
         start_s = time.monotonic()
         transcript = Transcript(running.stdout, running.stderr, run.agent, chosen.harness.terminal_event)
         try:
@@ -95,9 +105,13 @@ def play(
             empty_s = time.monotonic() - start_s
             transcript.close()
     status, message = _status(ending, transcript, chosen.harness.terminal_event is not None, _listing(run.work) != before)
+    if running.lost.count:
+        run.event("not_kept", count=running.lost.count, first=running.lost.first)
+    if way.troubles:
+        run.event("network_trouble", troubles=way.troubles)
     session = Session(
         agent_status=status,
-        message=message,
+        message="; ".join([message, *_notes(running), *way.troubles]),
         exit_code=ending.exit_code,
         started_at=started_at,
         elapsed_s=round(ending.elapsed_s, 3),
@@ -105,6 +119,9 @@ def play(
         events=transcript.events,
         snapshots=snapshots.count,
         sandbox=sandbox_name,
+        network=network.recorded(),
+        allowed=tuple(map(str, network.allowed)),
+        unsealed=network.mode == "open",
         limits=dict(running.limits),
     )
     run.event("session_ended", **session.model_dump(mode="json"))
@@ -176,6 +193,14 @@ def _status(ending: Ending, transcript: Transcript, has_terminal: bool, changed:
     if has_terminal:
         return "crashed", "the command ended with exit code 0, but without its terminal event"
     return "complete", "the command ended with exit code 0"
+
+
+def _notes(running: Running) -> list[str]:
+    """What there is to say of a box that has ended, besides how."""
+    notes = [f"the sandbox says that {hit}" for hit in running.exceeded]
+    if lost := running.lost.count:
+        notes.append(f"{lost} of the workspace's files could not be kept, among them {plain(running.lost.first[0])}")
+    return notes
 
 
 def _listing(folder: Path) -> frozenset[tuple[str, int, int]]:

@@ -3,6 +3,7 @@
 manifest.json    first: what is being run, versions and digests
 events.jsonl     arena's own log, one JSON object a line, only ever appended
 agent/           the harness's raw standard output and error
+network.jsonl    what the allow proxy was asked for, one JSON object a request; only with network `allow`
 work/            the workspace itself, the only folder that the agent can write
 snapshots/       every state of solution.py seen, named by its time
 solution.py      the submission, as it was scored
@@ -53,6 +54,10 @@ class Run:
     @property
     def agent(self) -> Path:
         return self.folder / "agent"
+
+    @property
+    def network(self) -> Path:
+        return self.folder / "network.jsonl"
 
     @property
     def work(self) -> Path:

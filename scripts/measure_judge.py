@@ -1,7 +1,8 @@
 """How well the judge repeats itself on this machine: `python scripts/measure_judge.py --hardware h200 [--times 10]`.
 
 Scores the problem's oracle several times in fresh processes (A/A), and beside a sandbox that sits idle as an agent's would.
-Prints one table for docs/measurements.md. Needs arena installed, and a GPU for any hardware but `cpu`.
+Prints one table for docs/measurements.md. Needs arena installed, and a GPU for any hardware but `cpu`. Each score is added to
+`--json FILE` as soon as it is there, and what the file holds already counts too: `--times 0 --beside 0` prints its table again.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import json
 import platform
 import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from arena import catalog, judge, paths
 from arena.collect import collect
+from arena.judge.plan import CPU, GPU
 from arena.sandboxes import Box, backend
 from arena.schema import Hardware, Passed, Problem
 
@@ -25,7 +28,8 @@ def scored(problem: Problem, hardware: Hardware, solution: Path) -> Passed:
     """One score; a refusal ends the measurement."""
     submission = collect(solution.parent, solution.name)
     digest = catalog.problem_digest(problem.name)
-    result = judge.score(submission, problem, hardware, digest=digest, sandbox=backend())
+    plan = replace(GPU if hardware.profile == "gpu" else CPU, counters=False)
+    result = judge.score(submission, problem, hardware, digest=digest, sandbox=backend(), plan=plan)
     if not isinstance(result, Passed):
         sys.exit(f"{solution}: {result.verdict}: {result.message}")
     print(f"  peak_fraction {result.peak_fraction:.4f} in {result.timings.total_s:.1f} s", file=sys.stderr)
@@ -70,12 +74,27 @@ def main() -> None:
     problem, hardware = catalog.problem(options.problem), catalog.hardware(options.hardware)
     oracle = catalog.solutions(paths.problems() / problem.name, hardware.profile)["oracle"]
 
-    alone = [scored(problem, hardware, oracle) for _ in range(options.times)]
-    with backend().run(Box("agent", ("sleep", "3600"), gpu=judge.preflight(hardware, 0))):
-        beside = [scored(problem, hardware, oracle) for _ in range(options.beside)]
-    if options.json:
-        options.json.write_text(json.dumps([result.model_dump(mode="json") for result in alone + beside]))
+    kept: dict[bool, list[Passed]] = {False: [], True: []}
+    if options.json and options.json.exists():
+        for line in options.json.read_text().splitlines():
+            record = json.loads(line)
+            kept[record["beside"]].append(Passed.model_validate(record["score"]))
 
+    def measure(times: int, beside: bool) -> None:
+        for _ in range(times):
+            result = scored(problem, hardware, oracle)
+            kept[beside].append(result)
+            if options.json:
+                with options.json.open("a") as file:
+                    file.write(json.dumps({"beside": beside, "score": result.model_dump(mode="json")}) + "\n")
+
+    measure(options.times, beside=False)
+    if options.beside:
+        with backend().run(Box("agent", ("sleep", "3600"), gpu=judge.preflight(hardware, 0))):
+            measure(options.beside, beside=True)
+    alone, beside = kept[False], kept[True]
+    if not alone:
+        sys.exit("no score: give --times, or a --json FILE that holds some")
     device = alone[0].device
     print(f"{device.name}, driver {device.driver}, torch {torch.__version__}, Python {platform.python_version()}\n")
     print("\n".join(table(alone)))

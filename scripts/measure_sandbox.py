@@ -1,7 +1,12 @@
-"""What the wall costs on this machine: start-up, kill and freeze, each 50 times in turn. Needs arena installed."""
+"""What the wall costs on this machine: start-up, kill and freeze, each 50 times in turn; how far 50 sessions run over their
+budget; and how long it takes to end a fork bomb. Needs arena installed.
+
+Docker boxes are measured beside the others where an engine answers: eval "$(scripts/dockerd)".
+"""
 
 from __future__ import annotations
 
+import functools
 import statistics
 import sys
 import tempfile
@@ -9,11 +14,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from arena import process
-from arena.sandboxes import Box, backend
+from arena import process, session, workspace
+from arena.catalog import Chosen
+from arena.sandboxes import Box, Limits, Sandbox, backend, docker
+from arena.sandboxes.allowance import limits
 from arena.sandboxes.start import program
+from arena.schema import Cell, Harness, Model
 
 RUNS = 50
+BUDGET_S, GRACE_S = 0.3, 0.1
+BOMBS, BOMB_RUNS, BOMB_S = (256, 1024, 2048), 5, 2.0
 
 
 def milliseconds(work: Callable[[], object]) -> float:
@@ -23,9 +33,15 @@ def milliseconds(work: Callable[[], object]) -> float:
     return (time.perf_counter() - began) * 1e3
 
 
-def to_end(box: Box) -> None:
+@functools.cache
+def wall(name: str = "bwrap") -> Sandbox:
+    """A backend that has been proven once: the proof is a box of its own."""
+    return backend(name)
+
+
+def to_end(box: Box, name: str = "bwrap") -> None:
     """One box from start to proven end."""
-    with backend().run(box) as running:
+    with wall(name).run(box) as running:
         running.wait()
 
 
@@ -35,9 +51,14 @@ def starts(workspace: Path) -> dict[str, list[float]]:
         "true": lambda: process.run(["true"], limit_s=60),
         "bwrap --ro-bind / / true": lambda: process.run([program(), "--ro-bind", "/", "/", "true"], limit_s=60),
         "python -I -S -c pass": lambda: process.run([sys.executable, "-I", "-S", "-c", "pass"], limit_s=60),
-        "arena worker box, true": lambda: to_end(Box("worker", ("true",))),
-        "arena agent box, true": lambda: to_end(Box("agent", ("true",), workspace=workspace)),
+        "arena worker box, true": lambda: to_end(Box("worker", ("true",), limits=limits("worker"))),
+        "arena agent box, true": lambda: to_end(Box("agent", ("true",), workspace=workspace, limits=limits("agent"))),
     }
+    if docker.missing() is None:
+        kinds["docker worker box, true"] = lambda: to_end(Box("worker", ("true",), limits=limits("worker")), "docker")
+        kinds["docker agent box, true"] = lambda: to_end(
+            Box("agent", ("true",), workspace=workspace, limits=limits("agent")), "docker"
+        )
     samples: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in range(RUNS):
         for name, work in kinds.items():
@@ -49,13 +70,48 @@ def ends() -> dict[str, list[float]]:
     """Kill of a box with a busy process and a daemon, and the round trips of the freeze socket."""
     samples: dict[str, list[float]] = {"kill": [], "freeze": [], "cpu_ns while frozen": [], "thaw": []}
     for _ in range(RUNS):
-        with backend().run(Box("worker", ("sh", "-c", "trap '' TERM; (setsid sleep 60 &); echo; while :; do :; done"))) as box:
+        with wall().run(Box("worker", ("sh", "-c", "trap '' TERM; (setsid sleep 60 &); echo; while :; do :; done"))) as box:
             box.stdout.readline()
             time.sleep(0.02)
             samples["freeze"].append(milliseconds(box.freeze))
             samples["cpu_ns while frozen"].append(milliseconds(box.cpu_ns))
             samples["thaw"].append(milliseconds(box.thaw))
             samples["kill"].append(milliseconds(box.kill))
+    return samples
+
+
+def overshoots(root: Path) -> dict[str, list[float]]:
+    """From the end of the budget and the grace to an empty box, of an agent and its daemon that ignore every signal."""
+    stubborn = "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &); while :; do sleep 1; done"
+    harness = Harness(schema_version=1, name="stubborn", title="", command=("sh", "-c", stubborn), models={"m": Model()})
+    cell = Cell(
+        problem="none",
+        problem_version=1,
+        problem_digest="0",
+        harness="stubborn",
+        harness_digest="0",
+        model="m",
+        hardware="cpu",
+        budget_s=BUDGET_S,
+    )
+    samples = []
+    for _ in range(RUNS):
+        with workspace.create(cell, manifest={}, root=root) as run:
+            chosen = Chosen(harness, "m", Model(), "")
+            played = session.play(chosen, run, budget_s=BUDGET_S, grace_s=GRACE_S, sandbox=wall(), prompt="")
+        samples.append((played.overshoot_s - GRACE_S) * 1e3)
+    return {"over budget and grace": samples}
+
+
+def bombs() -> dict[str, list[float]]:
+    """Kill of a box in which that many processes fork as fast as they can, and ignore SIGTERM."""
+    program = "import os, signal\nsignal.signal(15, 1)\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+    samples: dict[str, list[float]] = {}
+    for count in BOMBS:
+        for _ in range(BOMB_RUNS):
+            with wall().run(Box("agent", ("python", "-c", program), limits=Limits(processes=count))) as box:
+                time.sleep(BOMB_S)
+                samples.setdefault(f"kill of {count} that fork", []).append(milliseconds(box.kill))
     return samples
 
 
@@ -71,9 +127,11 @@ def rows(samples: dict[str, list[float]], unit: str | None) -> list[str]:
 def main() -> None:
     """Print the tables."""
     heading = f"{'ms, ' + str(RUNS) + ' runs each':28}{'median':>9}{'min':>9}{'max':>9}"
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as root:
         to_end(Box("worker", ("true",)))  # looks up packages and tests the machine once
-        sys.stdout.write("\n".join([heading, *rows(starts(Path(folder)), "bwrap --ro-bind / / true"), *rows(ends(), None), ""]))
+        lines = [heading, *rows(starts(Path(folder)), "bwrap --ro-bind / / true"), *rows(ends(), None)]
+        lines += [*rows(overshoots(Path(root)), None), *rows(bombs(), None), ""]
+    sys.stdout.write("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -72,11 +72,11 @@ class Arena:
         assert "Traceback" not in done.err
         return done.err.removeprefix("arena: ").removesuffix("\n")
 
-    def python(self, program: str, *words: str, limit_s: float = 120) -> Done:
+    def python(self, program: str, *words: str, limit_s: float = 120, **env: str) -> Done:
         """Run a program that imports this tree's arena."""
         done = subprocess.run(
             [sys.executable, "-c", program, *words],
-            env=self.environment(),
+            env=self.environment(**env),
             cwd=self.tree.parent,
             capture_output=True,
             text=True,

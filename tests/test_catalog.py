@@ -145,7 +145,9 @@ def test_a_harness_needs_the_files_it_mounts(harnesses):
 
 def test_hardware_is_found_by_what_the_device_calls_itself():
     assert catalog.hardware_of("NVIDIA H100 80GB HBM3").name == "h100-sxm"
-    with pytest.raises(UsageError, match=r"no hardware file lists the device 'NVIDIA H100': .*\(known: .*NVIDIA H200"):
+    with pytest.raises(
+        UsageError, match=r"no hardware file lists the device 'NVIDIA H100': .*, or choose --hardware cpu \(known: .*NVIDIA H200"
+    ):
         catalog.hardware_of("NVIDIA H100")
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import ROOT, Arena, copy
+from command import ROOT, Arena, copy, killed
 
 from arena.sandboxes import bwrap
 
@@ -33,7 +33,7 @@ COMMANDS = (
     "calibrate",
     "schema",
 )
-RUN = ("run", "--problem", "paged_attention")
+RUN = ("run", "--problem", "paged_attention", "--hardware", "cpu")
 boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
@@ -94,13 +94,24 @@ def test_help(shared: Arena) -> None:
         ((*RUN, "--hardware", "H20"), "unknown hardware 'H20': did you mean 'h200'? (known: h200, "),
         ((*RUN, "--sandbox", "brap"), "unknown sandbox 'brap'"),
         (("score", "x.py", "-p", "paged"), "unknown problem 'paged'"),
-        (("score", "no/such.py", "-p", "paged_attention"), "no/such.py: no such file"),
+        (("score", "no/such.py", "-p", "paged_attention", "--hardware", "cpu"), "no/such.py: no such file"),
         (("check", "page"), "unknown problem 'page'"),
-        (("check",), "name the problems to check, or --all (known: paged_attention)"),
-        (("check", "--all", "paged_attention"), "name the problems to check, or --all (known: paged_attention)"),
+        (("check",), "name the problems to check, or --all (known: kda_cutlass, paged_attention, sonic_moe_swiglu, w4a16_gemm)"),
+        (
+            ("check", "--all", "paged_attention"),
+            "name the problems to check, or --all (known: kda_cutlass, paged_attention, sonic_moe_swiglu, w4a16_gemm)",
+        ),
         (("sandbox", "-p", "paged", "ls"), "unknown problem 'paged'"),
         (("sandbox", "--kind", "worker", "-p", "paged_attention", "ls"), "a worker has no workspace"),
         (("sandbox", "--kund", "agent", "ls"), "No such option"),
+        (("sandbox", "--kind", "worker", "--network", "open", "ls"), "a submission is run without any network"),
+        ((*RUN, "--network", "opn"), "Invalid value for '--network': 'opn' is not one of 'none', 'allow', 'open'"),
+        ((*RUN, "--network", "allow"), "--network allow needs at least one --allow HOST"),
+        ((*RUN, "--allow", "mirror.test"), "--allow and --allow-private mean nothing with --network none: give --network allow"),
+        (
+            ("sandbox", "--network", "allow", "--allow", "1.2.3.4", "ls"),
+            "--allow '1.2.3.4': give a host name such as mirror.test",
+        ),
         (("show", "x"), "unknown run 'x' (known: none)"),
         (("show", "../tree/x"), "unknown run '../tree/x' (known: none)"),
         (("annotate", "x", "-v", "clean", "-s", "y"), "unknown run 'x' (known: none)"),
@@ -351,7 +362,7 @@ def test_score_a_file_that_is_none(arena: Arena, tmp_path: Path) -> None:
     broken.write_text("def f(:\n")
     link.symlink_to(broken)
     (tmp_path / "folder").symlink_to(broken.parent)
-    problem = ("-p", "paged_attention")
+    problem = ("-p", "paged_attention", "--hardware", "cpu")
     assert arena.json("score", str(broken), *problem)["message"] == "solution.py does not parse: line 1: invalid syntax"
     assert arena.json("score", str(tmp_path / "folder" / "broken.py"), *problem)["verdict"] == "crashed"
     assert arena.json("score", str(broken.parent), *problem)["message"] == "real is a directory; arena takes regular files only"
@@ -364,14 +375,14 @@ def test_score_a_file_that_is_none(arena: Arena, tmp_path: Path) -> None:
 def test_score_says_when_the_judge_failed(arena: Arena) -> None:
     pytest.importorskip("torch")
     arena.edit("problems/paged_attention/hidden.py", lambda text: text.replace("MODES", "MOODS"))
-    told = arena.json("score", str(arena.solution("fine", "x = 1\n")), "-p", "paged_attention", code=1)
+    told = arena.json("score", str(arena.solution("fine", "x = 1\n")), "-p", "paged_attention", "--hardware", "cpu", code=1)
     assert told["verdict"] == "judge_failed"
 
 
 @pytest.mark.slow
 def test_calibrate(shared: Arena, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    done = shared("calibrate", "--json", env={"XDG_CACHE_HOME": str(tmp_path)})
+    done = shared("calibrate", "--hardware", "cpu", "--json", env={"XDG_CACHE_HOME": str(tmp_path)})
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["bandwidth_gb_s"] > 0
@@ -416,6 +427,27 @@ def test_sandbox_of_each_kind(shared: Arena) -> None:
 
 
 @boxed
+def test_sandbox_with_a_list_of_hosts_tells_what_was_asked_for(shared: Arena) -> None:
+    ask = "import os, urllib.request as r; print(os.environ['https_proxy']); r.urlopen('https://evil.example/')"
+    done = shared("sandbox", "--network", "allow", "--allow", "good.example", "--", "python", "-c", ask)
+    assert (done.code, done.out) == (1, "http://127.0.0.1:3128\n")
+    assert "Tunnel connection failed: 403 Forbidden" in done.err
+    assert done.err.endswith("\nrefused evil.example:443 not on the allowlist\n")
+
+
+@boxed
+def test_what_a_killed_sandbox_left_goes_with_the_next(shared: Arena, tmp_path: Path) -> None:
+    words = ("sandbox", "--network", "allow", "--allow", "good.example", "--", "sh", "-c", "echo up; exec sleep 60")
+    with killed(shared.start(*words, env={"TMPDIR": str(tmp_path)})) as arena:
+        assert arena.stdout.readline() == "up\n"
+        arena.kill()
+        arena.wait()
+    assert len(list(tmp_path.iterdir())) == 2, "its workspace, and the proxy's socket"
+    assert shared("sandbox", "true", env={"TMPDIR": str(tmp_path)}).code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@boxed
 def test_sandbox_shows_nothing_of_the_host(shared: Arena) -> None:
     look = "cat /proc/1/environ; ls /home; cat /etc/shadow; find / -name '*.yaml' 2>/dev/null; env"
     done = shared("sandbox", "--", "sh", "-c", look, env={"HOST_SECRET": "s3cret"})
@@ -423,22 +455,6 @@ def test_sandbox_shows_nothing_of_the_host(shared: Arena) -> None:
     assert str(shared.tree) not in done.out + done.err
     assert not re.search(r"problem\.yaml|builtin\.yaml|cpu\.yaml|h200", done.out)
     assert "root:" not in done.out
-
-
-@boxed
-def test_doctor(shared: Arena) -> None:
-    pytest.importorskip("torch")
-    checks = shared.json("doctor")
-    assert {check["name"] for check in checks} == {"machine", "sandbox", "catalogue", "torch", "compiler", "gpu", "home"}
-    done = shared("doctor")
-    assert (done.code, done.out) == (0, "")
-    assert "ok      sandbox" in done.err
-
-
-def test_doctor_names_a_home_that_cannot_be_written(shared: Arena) -> None:
-    done = shared("doctor", env={"ARENA_HOME": "/proc/here"})
-    assert done.code == 2
-    assert "missing home       /proc/here: cannot be written" in done.err
 
 
 @pytest.fixture

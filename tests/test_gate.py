@@ -13,7 +13,7 @@ from arena.sandboxes import bwrap
 
 pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
-CHECK = ("check", "paged_attention")
+CHECK = ("check", "paged_attention", "--hardware", "cpu")
 WRONG = "# verdict: crashed\ndef solution(:\n"
 QUICK = """
 from arena import catalog, gate

@@ -17,6 +17,7 @@ SHAPE = {
     "shape": {"N": 8},
     "ceiling_s": 1e-6,
     "bound": "memory",
+    "rate": "bf16",
     "measured_s": 2e-6,
     "ci95": [1.9e-6, 2.1e-6],
     "mode": "graph",
@@ -69,6 +70,8 @@ def trial(
                 "elapsed_s": 5,
                 "sandbox": "bwrap",
                 "network": network,
+                "unsealed": network == "open",
+                "allowed": ["mirror.test"] if network == "allow" else [],
             },
             "submission": None,
             "score": score,
@@ -76,6 +79,9 @@ def trial(
             and {"verdict": review, "summary": f"It is {review}.", "implication": "So it is.", "reviewed_at": START},
         }
     )
+
+
+NETWORKS = ((0.9, "open"), (0.5, "none"), (0.4, "gateway"), (0.6, "allow"))
 
 
 def board(*trials: Annotation) -> Board:
@@ -124,6 +130,7 @@ def field(*trials: Annotation) -> str:
         ([(0.5, None, "deadline")], "**0.500** n=1"),
         ([(0.5, None, "complete", "gateway")], "**0.500** n=1"),
         ([(0.5, None, "complete", "open")], "**0.500**◇ n=1"),
+        ([(0.5, None, "complete", "allow")], "**0.500**◇ n=1"),
     ],
     ids=lambda value: None if isinstance(value, list) else value,
 )
@@ -186,6 +193,18 @@ def test_what_makes_a_column(change: dict, keys: list[str]) -> None:
     assert [column.key for column in table.columns] == keys
     (row,) = table.rows
     assert list(row.entries) == keys
+
+
+def test_what_could_be_reached_makes_a_row() -> None:
+    trials = [trial(fraction, n, None, "complete", reach) for n, (fraction, reach) in enumerate(NETWORKS)]
+    (table,) = board(*trials).tables
+    rows = [(row.network, row.entries["paged_attention v1"].passed) for row in table.rows]
+    assert rows == [("unsealed", 1), ("allow", 1), ("sealed", 2)]
+    text = leaderboard.page(board(*trials))
+    assert "| builtin · oracle · **unsealed** | 45 min | **0.900**◇ n=1 |" in text
+    assert "| builtin · oracle · allowed mirror.test | 45 min | **0.600**◇ n=1 |" in text
+    assert "| builtin · oracle | 45 min | **0.450** (0.400–0.500) 2/2 |" in text
+    assert [best.trial.peak_fraction for best in table.best] == [0.6], "an unsealed number is never the best"
 
 
 def test_hardware_is_never_mixed() -> None:

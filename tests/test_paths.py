@@ -69,7 +69,7 @@ def test_the_environment_moves_results_and_cache(request, tmp_path):
 def test_secrets_exist_and_hold_the_hidden_files():
     kept = paths.secrets()
     assert all(path.exists() for path in kept)
-    for hidden in (paths.problems(), paths.harnesses(), paths.hardware(), Path(paths.__file__)):
+    for hidden in (paths.problems(), paths.harnesses(), paths.hardware(), paths.canary(), Path(paths.__file__)):
         assert any(hidden.is_relative_to(path) for path in kept), hidden
 
 

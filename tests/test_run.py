@@ -20,7 +20,7 @@ from arena.sandboxes import bwrap
 
 pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
-RUN = ("run", "--problem", "paged_attention")
+RUN = ("run", "--problem", "paged_attention", "--hardware", "cpu")
 DOES_NOT_PARSE = "def solution(*inputs:\n"
 SLEEPS = 'import time\nprint(\'{"type": "begin"}\', flush=True)\ntime.sleep(600)\n'
 WRITES = "import sys\nopen('solution.py', 'w').write(sys.argv[1])\nprint('{\"type\": \"end\"}', flush=True)\n"
@@ -89,6 +89,18 @@ def test_trials_are_runs_of_one_cell(arena: Arena) -> None:
     board = json.loads(arena.board()["leaderboard.json"])
     [entry] = board["tables"][0]["rows"][0]["entries"].values()
     assert (entry["passed"], entry["counted"], entry["outcomes"]) == (0, 2, {"missing": 2})
+
+
+def test_an_open_network_is_marked_everywhere(arena: Arena) -> None:
+    done = arena(*RUN, "--model", "nop", "--network", "open", "--json")
+    assert "unsealed: the agent had this machine's network" in done.err
+    [annotation] = json.loads(done.out)
+    assert (annotation["session"]["network"], annotation["session"]["unsealed"]) == ("open", True)
+    assert json.loads((arena.runs[0] / "manifest.json").read_text())["network"] == "open"
+    arena(*RUN, "--model", "nop")
+    page = arena.board()["LEADERBOARD.md"].decode()
+    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| builtin")]
+    assert rows == ["| builtin · nop", "| builtin · nop · **unsealed**"]
 
 
 def test_a_cheat_and_its_replay(arena: Arena) -> None:

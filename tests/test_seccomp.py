@@ -12,6 +12,7 @@ from arena.sandboxes.seccomp import ARCHES, INSPECTED, NUMBERS, program
 
 ALLOWED = "allowed"
 KILLED = "killed"
+DONE_NOTHING = "said to be done"
 HIGH = 1 << 32
 
 
@@ -30,7 +31,7 @@ def verdict(filter_bytes, machine, number, *args, audit=None):
             at += if_true if hit else if_false
         elif code == 0x06:
             kind, low = value & 0xFFFF0000, value & 0xFFFF
-            return {0x7FFF0000: ALLOWED, 0x80000000: KILLED}.get(kind) or errno.errorcode[low]
+            return {0x7FFF0000: ALLOWED, 0x80000000: KILLED}.get(kind) or (errno.errorcode[low] if low else DONE_NOTHING)
         else:
             raise AssertionError(f"instruction {code:#x}")
 
@@ -70,11 +71,27 @@ def test_denied(decide, name):
         ("socket", (40,), "EAFNOSUPPORT"),  # AF_VSOCK
         ("socket", (38,), "EAFNOSUPPORT"),  # AF_ALG
         ("socket", (HIGH | 40,), "EAFNOSUPPORT"),
+        ("socket", (2, 0x80801, 0), ALLOWED),  # SOCK_STREAM with its flags
+        ("socket", (2, 2, 17), ALLOWED),
+        ("socket", (10, 1, 6), ALLOWED),
+        ("socket", (2, 5, 0), "EPROTONOSUPPORT"),  # SOCK_SEQPACKET: SCTP
+        ("socket", (2, 6, 0), "EPROTONOSUPPORT"),  # SOCK_DCCP
+        ("socket", (2, 1, 132), "EPROTONOSUPPORT"),  # SCTP by its number
+        ("socket", (10, 2, HIGH | 136), "EPROTONOSUPPORT"),  # UDP-Lite
+        ("socket", (2, 1, 262), "EPROTONOSUPPORT"),  # MPTCP: Go asks for it and goes on without
+        ("socket", (16, 3, 0), ALLOWED),  # NETLINK_ROUTE
+        ("socket", (16, 3, 12), "EPROTONOSUPPORT"),  # NETLINK_NETFILTER
         ("socketpair", (1,), ALLOWED),
         ("socketpair", (40,), "EAFNOSUPPORT"),
         ("prlimit64", (0, 7), ALLOWED),
         ("prlimit64", (1, 7), "EPERM"),
         ("prlimit64", (HIGH | 1, 7), "EPERM"),
+        ("prlimit64", (0, 4, 0, HIGH), ALLOWED),  # RLIMIT_CORE asked for
+        ("prlimit64", (0, 4, 16), DONE_NOTHING),  # and set
+        ("prlimit64", (0, 4, HIGH), DONE_NOTHING),
+        ("prlimit64", (1, 4, 0), "EPERM"),
+        ("setrlimit", (4,), DONE_NOTHING),
+        ("setrlimit", (7,), ALLOWED),
         ("sched_setaffinity", (0,), ALLOWED),
         ("sched_setaffinity", (1,), "EPERM"),
         ("sched_setscheduler", (7,), ALLOWED),
@@ -82,8 +99,11 @@ def test_denied(decide, name):
         ("sched_setparam", (1,), "EPERM"),
         ("sched_setattr", (1,), "EPERM"),
         ("setpriority", (0, 0), ALLOWED),
+        ("setpriority", (HIGH, 7), ALLOWED),
         ("setpriority", (0, 1), "EPERM"),
         ("setpriority", (1, 1), "EPERM"),
+        ("setpriority", (1, 0), "EPERM"),  # the caller's own group, which process 1 may be in
+        ("setpriority", (HIGH | 1, 7), "EPERM"),
         ("setpriority", (2, 0), "EPERM"),
     ],
 )
@@ -104,6 +124,13 @@ def test_another_architecture_is_killed(machine, other):
 @pytest.mark.parametrize("number", [0x40000000, 0x40000000 | 248, -1])
 def test_x32_numbers_do_not_dodge_the_list(number):
     assert verdict(program(deny_affinity=False, machine="x86_64"), "x86_64", number) == "ENOSYS"
+
+
+@pytest.mark.parametrize("machine", sorted(ARCHES))
+def test_calls_that_no_kernel_had_when_this_was_written_do_not_exist(machine):
+    filter_bytes = program(deny_affinity=False, machine=machine)
+    assert {verdict(filter_bytes, machine, number) for number in (470, 471, 500, 1000)} == {"ENOSYS"}
+    assert verdict(filter_bytes, machine, 469) == ALLOWED
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import command
 import pytest
 from test_workspace import cell, folders, problem
 
@@ -302,6 +303,31 @@ def test_prankster(run: Run) -> None:
     assert not stored(run.snapshots)
 
 
+def test_limits_of_a_harness_and_what_they_met(run: Run) -> None:
+    program = "held = []\nwhile True: held.append(bytearray(b'x') * (8 << 20))"
+    played = play(python(program, limits={"memory_mib": 128, "workspace_files": 50}), run)
+    assert (played.agent_status, played.exit_code) == ("crashed", 137)
+    assert "128 MiB" in played.limits["memory"] and "50 files" in played.limits["workspace"]
+    assert re.search(r"the sandbox says that its (memory|processes) .*128 MiB|more than 128", played.message)
+
+
+def test_files_that_cannot_be_kept_are_named_and_harmless(run: Run) -> None:
+    program = """
+        import socket
+        for name in ("\\x1b[2J", "\\n", "plain"):
+            socket.socket(socket.AF_UNIX).bind(name)
+        open("solution.py", "w").write("x = 1")
+    """
+    if os.geteuid() != 0:
+        pytest.skip("only root's workspaces are copied")
+    played = play(python(program + '    print(\'{"type": "end"}\')'), run)
+    assert played.agent_status == "complete"
+    assert "3 of the workspace's files could not be kept, among them " in played.message and played.message.isprintable()
+    (told,) = (event for event in workspace.events(run) if event["kind"] == "not_kept")
+    assert told["count"] == 3 and all(name.endswith("(a socket or a device)") for name in told["first"])
+    assert collect(run.work).source == b"x = 1"
+
+
 def test_snapshots_carry_their_times(run: Run) -> None:
     played = play(
         python("import time\nfor n in range(3):\n    open('solution.py', 'w').write(f'x = {n}')\n    time.sleep(1.4)\n" + DONE),
@@ -319,7 +345,7 @@ from pathlib import Path
 sys.path[:0] = [{tests!r}, {root!r}]
 from test_session import *
 with workspace.create(cell(), manifest={{}}, root=Path({runs!r})) as made:
-    play(agent('sh', '-c', 'for n in $(seq 6000); do echo >>beat; sleep 0.02; done'), made, budget_s=120)
+    play(agent('sh', '-c', 'echo up; while :; do echo >>beat; sleep 0.02; done', {runs!r} + '/agent'), made, budget_s=120)
 """
 
 
@@ -329,20 +355,17 @@ def test_an_arena_that_is_ended(number: signal.Signals, tmp_path: Path) -> None:
     here = Path(__file__).parent
     program = PARENT.format(tests=str(here), root=str(here.parent), runs=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as process:
-        give_up = time.monotonic() + 60
-        while not (beats := list(tmp_path.glob("*/work/beat"))):
-            assert time.monotonic() < give_up
-            time.sleep(0.05)
+        command.until(lambda: any(path.stat().st_size for path in tmp_path.glob("*/agent/stdout.jsonl")), "the agent")
         assert [state.state for state in workspace.runs(tmp_path)] == ["running"]
+        assert command.alive(f"{tmp_path}/agent")
         process.send_signal(number)
         assert process.stderr is not None
         said = process.stderr.read()
     assert (b"KeyboardInterrupt" in said) == (number == signal.SIGINT)
     assert [state.state for state in workspace.runs(tmp_path)] == ["interrupted"]
-    time.sleep(0.5)
-    size = beats[0].stat().st_size
-    time.sleep(0.5)
-    assert beats[0].stat().st_size == size
+    command.until(lambda: not command.alive(f"{tmp_path}/agent"), "the end of the box", limit_s=1)
+    # Interrupted, arena still brings the workspace home; killed, it keeps the snapshots only.
+    assert bool(list(tmp_path.glob("*/work/beat"))) == (number == signal.SIGINT or os.geteuid() != 0)
 
 
 # ---------------------------------------------------------------- the built-in harness

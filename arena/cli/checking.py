@@ -23,7 +23,7 @@ def check(
     context: click.Context,
     names: tuple[str, ...],
     everything: bool,
-    hardware_name: str,
+    hardware_name: str | None,
     gpu: int,
     sandbox_name: str,
     as_json: bool,
@@ -31,7 +31,7 @@ def check(
     """The gate of a problem: its oracle, naive, wrong and cheating solutions each get the verdict on their first line."""
     if bool(names) == everything:
         raise UsageError(f"name the problems to check, or --all (known: {', '.join(catalog.problems())})")
-    pairs = [options.problem_on(name, hardware_name) for name in names or catalog.problems()]
+    pairs = [options.problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
     sandbox = backend(sandbox_name)
     from arena import gate
 
@@ -41,6 +41,7 @@ def check(
         tell(f"  {mark} {safe(finding.name):24} {got}  {safe(finding.detail)}")
 
     reports = []
+    options.say_hardware(hardware_name, pairs[0][1], gpu)
     for problem, hardware in pairs:
         tell(f"[bold]{problem.name}[/] on {safe(hardware.title)}")
         reports.append(gate.check(problem, hardware, sandbox, gpu=gpu, report=show))

@@ -5,56 +5,79 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Literal, NamedTuple
 
 import rich_click as click
 
 from arena import catalog, machine
 from arena import run as run_
 from arena.cli import options
+from arena.cli.display import Display
 from arena.cli.output import data, safe, tell
-from arena.errors import ArenaError
-from arena.sandboxes import backend
+from arena.doctor import Check
+from arena.doctor.found import look
+from arena.doctor.gpu import Gpu, gpus
+from arena.doctor.gpu import checks as checks_of
+from arena.errors import ArenaError, SandboxError, UsageError
+from arena.sandboxes import backend, docker
 
 MARKS = {"ok": "[green]ok     [/]", "missing": "[bold red]missing[/]", "note": "[yellow]note   [/]"}
-
-
-class Check(NamedTuple):
-    """One thing that was looked at."""
-
-    name: str
-    state: Literal["ok", "missing", "note"]
-    """What is missing is needed, and makes the exit code 2."""
-    detail: str
+WIDTH = 18
+"""Of the longest name, `canary load_inline`."""
 
 
 @click.command()
+@click.option("--score", "scoring", is_flag=True, help="Also score canary kernels here, end to end.")
+@options.gpu
 @options.sandbox
 @options.as_json
 @click.pass_context
-def doctor(context: click.Context, sandbox_name: str, as_json: bool) -> None:
+def doctor(context: click.Context, scoring: bool, gpu: int, sandbox_name: str, as_json: bool) -> None:
     """Check that this machine can run agents and score what they leave, and say what to do where it cannot."""
-    checks = list(_checks(sandbox_name))
+    checks = []
+    for check in _checks(sandbox_name, scoring, gpu):
+        checks.append(check)
+        if not as_json:
+            tell(f"{MARKS[check.state]} {check.name:{WIDTH}} {safe(check.detail)}")
     if as_json:
         data([check._asdict() for check in checks])
-    else:
-        for check in checks:
-            tell(f"{MARKS[check.state]} {check.name:10} {safe(check.detail)}")
+    elif not scoring:
+        tell("`arena doctor --score` also scores canary kernels here, through the real sandbox and judge")
     if any(check.state == "missing" for check in checks):
         context.exit(2)
 
 
-def _checks(sandbox_name: str) -> Iterator[Check]:
+def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
     yield Check("machine", "ok", machine.describe())
-    yield _tried("sandbox", lambda: _sandbox(sandbox_name))
+    sandbox, torch = _tried("sandbox", lambda: _sandbox(sandbox_name)), _torch()
+    yield sandbox
+    yield _docker()
     yield _tried("catalogue", _catalogue)
-    yield _torch()
+    yield torch
     compiler = shutil.which("cc")
     install = "no cc: install gcc, which the C solutions of hardware cpu need"
     yield Check("compiler", "ok" if compiler else "missing", compiler or install)
-    yield _gpu()
+    found = look()
+    yield from checks_of(found)
     yield _tried("home", lambda: f"{run_.home()} (workspaces, annotations and leaderboard; $ARENA_HOME moves them)")
+    if scoring and (without := [check.name for check in (sandbox, torch) if check.state == "missing"]):
+        yield Check("canary", "missing", f"nothing can be scored without {' and '.join(without)}")
+    elif scoring:
+        yield from _canaries(sandbox_name, gpus(found), gpu)
+
+
+def _canaries(sandbox_name: str, there: list[Gpu], number: int) -> Iterator[Check]:
+    """Scored on GPU `number` where it can be used, else on the processor."""
+    if number and number >= len(there):
+        raise UsageError(f"there is no GPU {number}: {len(there)} were found, counted from 0")
+    on = there[number] if there else None
+    hardware = on.hardware if on and on.usable and on.hardware else catalog.hardware("cpu")
+    sandbox = backend(sandbox_name)
+    from arena.doctor import canaries
+
+    for name in canaries.SCORED[hardware.profile]:
+        with Display() as display:
+            check = canaries.score(name, hardware, sandbox, gpu=number, report=display.judging)
+        yield check
 
 
 def _tried(name: str, look: Callable[[], str]) -> Check:
@@ -66,7 +89,15 @@ def _tried(name: str, look: Callable[[], str]) -> Check:
 
 def _sandbox(name: str) -> str:
     backend(name)
-    return f"{name}: builds, and holds inside (no capabilities, seccomp, no new privileges)"
+    return f"{name}: builds, and a program inside finds it shut (privileges, filter, namespaces, network, planted lures)"
+
+
+def _docker() -> Check:
+    """The other backend's engine; nobody needs it."""
+    try:
+        return Check("docker", "ok", f"{docker.describe()}: --sandbox docker can be tried with `arena doctor --sandbox docker`")
+    except SandboxError as error:
+        return Check("docker", "note", f"not needed, and not to be had: {' '.join(str(error).split())}")
 
 
 def _catalogue() -> str:
@@ -79,19 +110,6 @@ def _torch() -> Check:
         return Check("torch", "ok", importlib.metadata.version("torch"))
     except importlib.metadata.PackageNotFoundError:
         return Check("torch", "missing", "not installed, and the judge needs it: pip install torch")
-
-
-def _gpu() -> Check:
-    """What the NVIDIA driver lists; without torch, so that a broken CUDA does not hide the device."""
-    found = [
-        line.partition(":")[2].strip()
-        for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
-        for line in file.read_text().splitlines()
-        if line.startswith("Model")
-    ]
-    return Check(
-        "gpu", "ok" if found else "note", ", ".join(found) or "no NVIDIA driver is loaded: only hardware cpu can be scored"
-    )
 
 
 COMMANDS = (doctor,)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
+from typing import get_args
 
 import rich_click as click
 
-from arena import catalog
+from arena import catalog, gateway
+from arena.cli.output import safe, tell
 from arena.errors import UsageError
 from arena.schema import Hardware, Problem
 
@@ -14,13 +18,38 @@ problem = click.option(
     "--problem", "-p", "problem_name", required=True, metavar="P", help="A folder under problems/ (`arena list problems`)."
 )
 hardware = click.option(
-    "--hardware", "hardware_name", default="cpu", show_default=True, metavar="H", help="What to score on (`arena list hardware`)."
+    "--hardware",
+    "hardware_name",
+    metavar="H",
+    help="What to measure on (`arena list hardware`); without it the GPU that is here, or else `cpu`.",
 )
 gpu = click.option("--gpu", default=0, show_default=True, type=click.IntRange(0), metavar="N", help="Which GPU, as CUDA counts.")
-sandbox = click.option("--sandbox", "sandbox_name", default="bwrap", show_default=True, metavar="S", help="The wall's backend.")
+sandbox = click.option("--sandbox", "sandbox_name", default="bwrap", show_default=True, metavar="S", help="bwrap or docker.")
+_network = click.option(
+    "--network",
+    "mode",
+    default="none",
+    show_default=True,
+    type=click.Choice(get_args(gateway.Mode)),
+    help="What the agent may reach besides its model: nothing, the hosts of --allow, or (unsealed!) what this machine can.",
+)
+_allow = click.option("--allow", multiple=True, metavar="HOST", help="With --network allow: name, *.name or name:port (443).")
+_allow_private = click.option(
+    "--allow-private", is_flag=True, help="Allowed names may resolve to private addresses, as a company's mirror does."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def network(command: Callable[..., None]) -> Callable[..., None]:
+    """The three options about the network; the command gets one `gateway.Network` for them."""
+
+    @functools.wraps(command)
+    def with_network(*words: object, mode: gateway.Mode, allow: tuple[str, ...], allow_private: bool, **options: object) -> None:
+        command(*words, network=gateway.network(mode, allow, allow_private), **options)
+
+    return _network(_allow(_allow_private(with_network)))
 
 
 def seconds(text: str) -> float:
@@ -31,9 +60,25 @@ def seconds(text: str) -> float:
     return float(match[1]) * UNITS_S[match[2] or "s"]
 
 
-def problem_on(problem_name: str, hardware_name: str) -> tuple[Problem, Hardware]:
-    """The problem and the hardware, refused when the problem has no shapes for it."""
-    problem, hardware = catalog.problem(problem_name), catalog.hardware(hardware_name)
+def hardware_on(hardware_name: str | None, gpu: int) -> Hardware:
+    """The hardware of that name; without one, that of GPU number `gpu`, or `cpu` where there is no GPU."""
+    if hardware_name is not None:
+        return catalog.hardware(hardware_name)
+    from arena.judge.here import hardware_here  # torch takes a second to import
+
+    return hardware_here(gpu)
+
+
+def say_hardware(hardware_name: str | None, hardware: Hardware, gpu: int) -> None:
+    """Say what was chosen where nothing was asked for; after all that may still be refused."""
+    if hardware_name is None:
+        why = "torch finds no GPU here" if hardware.profile == "cpu" else f"GPU {gpu} is {safe(hardware.title)}"
+        tell(f"hardware {hardware.name}: {why} (--hardware chooses another)")
+
+
+def problem_on(problem_name: str, hardware_name: str | None, gpu: int) -> tuple[Problem, Hardware]:
+    """The problem and the hardware, as `hardware_on` finds it; refused when the problem has no shapes for it."""
+    problem, hardware = catalog.problem(problem_name), hardware_on(hardware_name, gpu)
     if hardware.profile not in problem.shapes:
         raise UsageError(f"{problem_name} has no shapes for profile {hardware.profile!r} (it has {', '.join(problem.shapes)})")
     return problem, hardware

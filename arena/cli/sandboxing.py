@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import selectors
 import sys
-import tempfile
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 import rich_click as click
 
-from arena import machine, paths, workspace
+from arena import machine, paths, scratch, workspace
 from arena.cli import options
+from arena.cli.output import safe, tell
 from arena.errors import UsageError
-from arena.sandboxes import Box, backend
+from arena.gateway import Network, connected
+from arena.sandboxes import Box, allowance, backend
 from arena.schema import Hardware, Problem
 
 
@@ -23,14 +25,16 @@ from arena.schema import Hardware, Problem
 @click.option("--problem", "-p", "problem_name", metavar="P", help="Fill the workspace as for this problem.")
 @options.hardware
 @options.sandbox
+@options.network
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def sandbox(
     context: click.Context,
     kind: Literal["agent", "worker"],
     problem_name: str | None,
-    hardware_name: str,
+    hardware_name: str | None,
     sandbox_name: str,
+    network: Network,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND inside exactly the sandbox that an agent or a submission gets: arena sandbox -- sh -c 'ls /'.
@@ -39,16 +43,28 @@ def sandbox(
     """
     if kind == "worker" and problem_name:
         raise UsageError("a worker has no workspace that --problem could fill: leave one of the two out")
-    asked = options.problem_on(problem_name, hardware_name) if problem_name else None
+    if kind == "worker" and network.mode != "none":
+        raise UsageError("a submission is run without any network: --network is for --kind agent")
+    asked = options.problem_on(problem_name, hardware_name, 0) if problem_name else None
     wall = backend(sandbox_name)
-    with tempfile.TemporaryDirectory(prefix="arena-") as scratch:
-        folder = workspace.Run(Path(scratch))
+    if asked:
+        options.say_hardware(hardware_name, asked[1], 0)
+    with scratch.folder() as place:
+        folder = workspace.Run(place)
         folder.work.mkdir()
         if asked:
             _fill(folder, *asked)
-        with wall.run(Box(kind, command, workspace=folder.work if kind == "agent" else None)) as running:
+        limits = allowance.limits(kind)
+        work = folder.work if kind == "agent" else None
+        with (
+            connected(network, folder.network) as way,
+            wall.run(Box(kind, command, work, env=way.env, network=way.network, bridges=way.bridges, limits=limits)) as running,
+        ):
             _copy(running.stdout, sys.stdout.buffer, running.stderr, sys.stderr.buffer)
             status = running.wait()
+        _tell_requests(folder.network)
+        for trouble in way.troubles:
+            tell(safe(trouble))
     context.exit(status or 0)
 
 
@@ -62,6 +78,14 @@ def _fill(folder: workspace.Run, problem: Problem, hardware: Hardware) -> None:
         problem_folder=paths.problems() / problem.name,
         kit_folder=paths.problems() / "kit",
     )
+
+
+def _tell_requests(log: Path) -> None:
+    """What the allow proxy was asked for."""
+    for line in log.read_text().splitlines() if log.exists() else ():
+        asked = json.loads(line)
+        where = f"{asked['host']}:{asked['port']}" if asked["host"] else "request"
+        tell(f"{asked['verdict']} {safe(where)} {safe(asked['reason'])}".rstrip())
 
 
 def _copy(stdout: BinaryIO, to_stdout: BinaryIO, stderr: BinaryIO, to_stderr: BinaryIO) -> None:

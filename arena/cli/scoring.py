@@ -11,11 +11,11 @@ from arena import catalog
 from arena.cli import options
 from arena.cli.display import Display
 from arena.cli.output import data, safe, tell
-from arena.cli.results import show_score
+from arena.cli.results import show_attainable, show_score
 from arena.collect import NoSubmission, collect
 from arena.errors import UsageError
 from arena.sandboxes import backend
-from arena.schema import Passed, Refused
+from arena.schema import Hardware, Passed, Refused
 
 
 @click.command()
@@ -27,13 +27,14 @@ from arena.schema import Passed, Refused
 @options.as_json
 @click.pass_context
 def score(
-    context: click.Context, file: Path, problem_name: str, hardware_name: str, gpu: int, sandbox_name: str, as_json: bool
+    context: click.Context, file: Path, problem_name: str, hardware_name: str | None, gpu: int, sandbox_name: str, as_json: bool
 ) -> None:
     """Score one solution FILE. The same judge as in a run; it cannot know who wrote the file."""
-    problem, hardware = options.problem_on(problem_name, hardware_name)
+    problem, hardware = options.problem_on(problem_name, hardware_name, gpu)
     if not os.path.lexists(file):
         raise UsageError(f"{file}: no such file")
     sandbox = backend(sandbox_name)
+    options.say_hardware(hardware_name, hardware, gpu)
     from arena import judge
 
     digest = catalog.problem_digest(problem.name)
@@ -52,9 +53,23 @@ def score(
 
 
 @click.command()
+@options.hardware
+@options.gpu
 @options.as_json
-def calibrate(as_json: bool) -> None:
-    """Measure what this machine can do: the ceilings of hardware `cpu`. Run it while the machine is idle."""
+def calibrate(hardware_name: str | None, gpu: int, as_json: bool) -> None:
+    """Measure what this machine can do, while it is idle.
+
+    On hardware `cpu` these are the ceilings of scores; of a GPU they are shown beside the datasheet's, which stay the ceilings.
+    """
+    hardware = options.hardware_on(hardware_name, gpu)
+    options.say_hardware(hardware_name, hardware, gpu)
+    if hardware.profile == "gpu":
+        _calibrate_gpu(hardware, gpu, as_json)
+    else:
+        _calibrate_cpu(as_json)
+
+
+def _calibrate_cpu(as_json: bool) -> None:
     from arena.judge import calibrate as measuring
 
     with Display() as display:
@@ -65,6 +80,20 @@ def calibrate(as_json: bool) -> None:
         return
     rates = ", ".join(f"{rate} {value:.3f} TFLOP/s" for rate, value in found.tflops.items())
     tell(f"{safe(found.device)}, one core: {found.bandwidth_gb_s:.1f} GB/s, {rates}")
+
+
+def _calibrate_gpu(hardware: Hardware, gpu: int, as_json: bool) -> None:
+    from arena.judge import bench, calibrate_gpu
+
+    with Display() as display:
+        display.judging(f"measuring GPU {gpu}")
+        with bench.bench(hardware, gpu) as place:
+            found = calibrate_gpu.calibrate(gpu)
+    if as_json:
+        data(found)
+        return
+    tell(f"GPU {gpu}, {safe(place.device.name)}, driver {safe(found.driver)}, torch {safe(found.torch)}")
+    show_attainable(found, hardware)
 
 
 COMMANDS = (score, calibrate)

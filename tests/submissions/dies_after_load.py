@@ -1,6 +1,6 @@
 # verdict: crashed
 # follows: naive
-# Becomes a tiny program that ends just after the reply to the first order.
+# Becomes a tiny program that ends just after the reply to the order to load it.
 # ruff: noqa
 import os, struct, sys, time
 
@@ -9,7 +9,7 @@ fd = int(sys.argv[1])
 if os.fork() == 0:
     os.close(r)
     time.sleep(0.3)  # the parent is /bin/sh by now
-    os.write(fd, struct.pack("<4sIId", b"ARNA", 1, 0, 0.0))
+    os.write(fd, struct.pack("<4sIId", b"ARNA", 2, 0, 0.0))
     os.close(w)  # the shell's `read` ends, the command ends, init ends
     time.sleep(60)
 os.dup2(r, 0)

@@ -1,6 +1,6 @@
 # verdict: cheated
 # follows: naive
-# Wakes itself while the judge holds it stopped: a kernel timer sends SIGCONT every millisecond.
+# Wakes itself while the judge holds it stopped: kernel timers send SIGCONT every few milliseconds.
 import ctypes
 import signal
 
@@ -12,8 +12,10 @@ class Sigevent(ctypes.Structure):
 
 
 signal.signal(signal.SIGCONT, lambda *_: None)
-timer = ctypes.c_void_p()
-event = Sigevent(signo=signal.SIGCONT, notify=0)
-assert libc.timer_create(1, ctypes.byref(event), ctypes.byref(timer)) == 0
-every = (ctypes.c_long * 4)(0, 1_000_000, 0, 1_000_000)
-assert libc.timer_settime(timer, 0, every, None) == 0
+# Many: a SIGSTOP throws away a SIGCONT that waits for its delivery, and with it the timer that sent it.
+for period_ms in range(1, 17):
+    timer = ctypes.c_void_p()
+    event = Sigevent(signo=signal.SIGCONT, notify=0)
+    assert libc.timer_create(1, ctypes.byref(event), ctypes.byref(timer)) == 0
+    every = (ctypes.c_long * 4)(0, period_ms * 1_000_000, 0, period_ms * 1_000_000)
+    assert libc.timer_settime(timer, 0, every, None) == 0
