@@ -45,10 +45,7 @@ def start(
     cwd: Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start `argv` as leader of a session of its own, output on two pipes. The caller ends it; OSError when it cannot start.
-
-    Ends that a process asks the kernel for (`PR_SET_PDEATHSIG`) follow the thread that calls this, not the whole program.
-    """
+    """Start `argv` as leader of a session of its own, output on two pipes. The caller ends it; OSError when it cannot start."""
     return subprocess.Popen(
         list(argv),
         stdin=stdin,

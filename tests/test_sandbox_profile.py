@@ -33,7 +33,7 @@ def at(wall, *sequence):
 def test_the_fences_are_all_there():
     for word in (
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
-        *("--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--add-seccomp-fd"),
+        *("--disable-userns", "--new-session", "--as-pid-1", "--clearenv", "--add-seccomp-fd"),
     ):
         assert words().count(word) == 1, word
     at(words(), "--cap-drop", "ALL")

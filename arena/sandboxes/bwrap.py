@@ -40,7 +40,6 @@ SETTINGS = {
 def run(box: Box, *, secrets: tuple[Path, ...] | None = None) -> Iterator[Running]:
     """Start the box; leaving the block kills what is left in it and proves that nothing is. SandboxError.
 
-    The thread that enters must live as long as the box: the kernel ends the box with the thread that started it.
     As root the workspace becomes the property of the box's throw-away user; where it is bounded, it is a file system in
     memory meanwhile, and what that holds is copied into the folder at the end. `secrets` are arena's own unless given.
     """

@@ -25,7 +25,6 @@ GIVEN = {
     "--unshare-cgroup-try": "CgroupnsMode private",
     "--unshare-user": "there is none: engines make one for all containers or for none. The user is a throw-away one in any case",
     "--disable-userns": "both filters refuse new user namespaces",
-    "--die-with-parent": "process 1 ends with its control socket",
     "--new-session": "runc starts a session, and no terminal is given",
     "--as-pid-1": "without Init, the command is process 1",
     "--clearenv": "process 1 is started with the whole environment",

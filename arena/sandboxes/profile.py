@@ -32,10 +32,11 @@ NAMESPACES = (
 )
 OWN_NETWORK = "--unshare-net"
 """Left out only of an open box: then abstract sockets, the host's loopback and a cloud's metadata address are reachable."""
+# No `--die-with-parent`: init.py ends the box when arena's end of the control socket is closed, however arena died. The option has
+# the kernel kill bwrap, and for a moment after its fork bwrap's child waits for a word from it: it waited for ever.
 IDENTITY = (
     *("--uid", "1000", "--gid", "1000"),  # a stable identity, not a drop of privileges: launch.py does that
     "--disable-userns",  # no user namespaces below: the kernel's widest door for the unprivileged
-    "--die-with-parent",  # SIGKILL of arena takes the box along
     "--new-session",  # no controlling terminal to type into
     "--as-pid-1",  # our own init.py instead of bwrap's, whose memory the command could read
     *("--cap-drop", "ALL"),  # started by root without this, the box keeps every capability

@@ -53,7 +53,6 @@ def start(
             "bwrap": found,
             "argv": ["bwrap", "--args", str(handed[-1]), "--", *process_1(box, runtime, theirs.fileno())],
             "env": {"PATH": "/usr/bin:/bin"},  # nothing of arena's: bwrap's environment shows inside until init.py runs
-            "parent": os.getpid(),
             "groups": list(groups),
             "limits": rlimits(box, uid, grouped="processes" in in_force),
             "cpus": sorted(box.cpus or ()),
