@@ -32,8 +32,8 @@ NAMESPACES = (
 )
 OWN_NETWORK = "--unshare-net"
 """Left out only of an open box: then abstract sockets, the host's loopback and a cloud's metadata address are reachable."""
-# No `--die-with-parent`: init.py ends the box when arena's end of the control socket is closed, however arena died. The option has
-# the kernel kill bwrap, and for a moment after its fork bwrap's child waits for a word from it: it waited for ever.
+# No `--die-with-parent`: at the end of the control socket init.py ends the box, however arena died. That option kills bwrap, and
+# just after its fork bwrap's child waits for a word from it: it waited for ever.
 IDENTITY = (
     *("--uid", "1000", "--gid", "1000"),  # a stable identity, not a drop of privileges: launch.py does that
     "--disable-userns",  # no user namespaces below: the kernel's widest door for the unprivileged
