@@ -22,6 +22,16 @@ def harnesses() -> Path:
     return (checkout() or PACKAGE / "_data") / "harnesses"
 
 
+def cli() -> Path:
+    """Where the agents' programs are installed, one folder each: $ARENA_CLI, else the checkout's cache, else the user's data."""
+    if chosen := os.environ.get("ARENA_CLI"):
+        return Path(chosen).expanduser().resolve()
+    if root := checkout():
+        return root / ".cache" / "cli"
+    data = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (data if data.is_absolute() else Path.home() / ".local" / "share") / "arena" / "cli"
+
+
 def hardware() -> Path:
     """Folder of the hardware tables, one YAML file each."""
     return PACKAGE / "hardware"

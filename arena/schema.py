@@ -7,6 +7,7 @@ arena writes (`Cell`, `Session`, `Score`, `Annotation`). `peak_fraction` exists 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Literal
@@ -196,10 +197,60 @@ class DefaultLimits(Record):
     worker: Limits
 
 
+Api = Literal["anthropic", "responses", "chat", "gemini"]
+"""How a model is spoken to: Anthropic Messages, OpenAI Responses, OpenAI chat completions, Gemini generateContent."""
+
+
+class Route(Record):
+    """One way to a provider of models. Only the gateway, outside every sandbox, uses it."""
+
+    title: str
+    apis: tuple[Api, ...] = Field(min_length=1)
+    base_url: str
+    """With the version, such as `https://openrouter.ai/api/v1`: what follows is one of the interface's own paths."""
+    key: str | None
+    """Name of the environment variable, or of the file among the keys, that holds the key; None where no key is needed."""
+    prices: str | None = None
+    """The provider's name in the price table of genai-prices; None: the cost stays unknown."""
+    pinned: bool = False
+    """Whether this is a broker that passes a request on to one of many providers: then a model must name those it may use."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*[^\s?#/])?", url):
+            raise ValueError(f"{url!r}: give http(s)://host[:port][/path], without a slash at the end")
+        return url
+
+
+class Routes(Record):
+    """`arena/gateway/routes.yaml`, and a file of the user's own."""
+
+    schema_version: Literal[1]
+    routes: Mapping[Name, Route]
+
+
+class Cli(Record):
+    """The agent's program, installed by npm into a folder of its own and shown read-only at /opt/cli in the sandbox."""
+
+    packages: tuple[str, ...] = Field(min_length=1)
+    """What to install, each `name@version`; the first is the program's own."""
+    program: str
+    """Its name in `node_modules/.bin`."""
+    versions: str
+    """Which versions of the first package arena knows how to drive, such as `>=2.1,<3`."""
+
+
 class Model(Record):
     """One model of a harness."""
 
     title: str = ""
+    id: str | None = None
+    """What the provider calls it; without it the model's own name."""
+    route: Name | None = None
+    """Which route leads to it (`arena list routes`); None: the harness needs no model."""
+    provider: tuple[str, ...] = ()
+    """On a route that is `pinned`: the providers that may answer, in this order, and no other."""
     effort: str | None = None
     plays: str | None = None
     """Built-in harness only: which of the problem's solutions it plays, `nothing`, or `run:{name}` for a stored run;
@@ -214,14 +265,27 @@ class Harness(Record):
     """The file's stem; not written in the file."""
     title: str
     command: tuple[str, ...] = Field(min_length=1)
-    """Argument list inside the sandbox; `{model}` and `{effort}` are filled in. Never a shell string."""
+    """Argument list inside the sandbox, never a shell string. Filled in: `{model}` the model's name, `{id}` what its provider
+    calls it, `{effort}`, `{gateway}` the address of the gateway, `{key}` this run's own key to it."""
     prompt: Literal["stdin", "argument", "file"] = "file"
     """How the prompt arrives: standard input, last argument, or only as PROMPT.md in the workspace."""
     env: Mapping[str, str] = {}
+    """Variables of the agent; filled in as the command is."""
     files: Mapping[str, str] = {}
     """Read-only files inside the sandbox: absolute path -> file name beside this YAML."""
+    home: Mapping[str, str] = {}
+    """Files that its fresh HOME holds: path below HOME -> text, a Jinja2 template."""
+    cli: Cli | None = None
+    """None: the command needs nothing that is not in every sandbox."""
+    api: Api | None = None
+    """How it speaks to its model; None: it has none."""
+    efforts: Mapping[str, str] = {}
+    """The efforts it knows -> how they are written in its command, variables or files; empty: any word, as it stands."""
     terminal_event: Mapping[str, str] | None = None
     """Keys and values of the JSON line on stdout that marks a finished session."""
+    events: str | None = None
+    """Python file beside this YAML whose `read(event)` understands the JSON lines on stdout; without it only `terminal_event`
+    is looked for."""
     limits: Limits | None = None
     """What its box may use, where that differs from the defaults."""
     models: Mapping[str, Model] = Field(min_length=1)
@@ -261,6 +325,37 @@ Network = Literal["none", "gateway", "allow", "open"]
 """What an agent could reach: nothing; its model's gateway; that and a list of hosts; whatever the host can."""
 
 
+class Usage(Record):
+    """What the model's provider answered, in disjoint parts, added up over all requests that the gateway passed on."""
+
+    source: Literal["gateway", "cli"] = "gateway"
+    """cli: told by the agent's own program, as with a subscription's login; nobody has checked it."""
+    requests: int = 0
+    """Those that asked the model for an answer."""
+    failed: int = 0
+    """Of them: answered with an error, cut, or ended without a finish reason."""
+    unmetered: int = 0
+    """Of them: answered without a usage record. The numbers below lack these."""
+    input_tokens: int = 0
+    """Neither read from a cache nor written to one."""
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    """Without reasoning, where the provider tells the two apart."""
+    reasoning_tokens: int = 0
+    cost_usd: float | None = None
+    """None: unknown, never 0."""
+    cost_source: Literal["provider", "prices", "mixed"] | None = None
+    """provider: in the answers; prices: tokens times the price table; mixed: some of each."""
+    models: tuple[str, ...] = ()
+    """Names of the models that answered, as the answers say."""
+    providers: tuple[str, ...] = ()
+    efforts: tuple[str, ...] = ()
+    """As they stood in the requests: a program may change what it was asked for."""
+    backoff_s: float = 0.0
+    """Seconds between a failed answer of the provider and the next good one."""
+
+
 class Session(Record):
     """How the agent's process ended."""
 
@@ -283,6 +378,10 @@ class Session(Record):
     """True with network `open`: the box shared the host's network, and nobody knows what the agent reached."""
     limits: Mapping[str, str] = {}
     """Which limits were in force and by what mechanism."""
+    usage: Usage | None = None
+    """None for an agent without a model."""
+    unpinned: bool = False
+    """True where a broker was free to choose who answers."""
 
     @model_validator(mode="after")
     def _open_is_unsealed(self) -> Session:

@@ -197,6 +197,26 @@ def test_private_memory_is_bounded(place, field):
         assert box.stdout.read() == b"2097152\n"
 
 
+def test_home_holds_what_it_is_given_and_the_command_may_replace_it():
+    files = {".tool/config.toml": b"a = 1\n", "plain": b"x"}
+    look = "cd $HOME; cat plain .tool/config.toml; cd .tool && echo b >> config.toml && mv config.toml new && stat -c %a-%u new"
+    with bwrap.run(Box("agent", ("sh", "-c", look), home=files)) as box:
+        assert box.stdout.read() == b"xa = 1\n600-1000\n"
+        assert box.wait() == 0
+
+
+def test_a_bound_folder_is_read_only_and_comes_first_on_path(tmp_path):
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin" / "ls"
+    tool.write_text("#!/bin/sh\necho own\n")
+    tool.chmod(0o755)
+    tmp_path.chmod(0o755)
+    box = Box("agent", ("sh", "-c", "ls; touch /opt/cli/bin/new"), binds={"/opt/cli": tmp_path}, path=("/opt/cli/bin",))
+    with bwrap.run(box) as running:
+        assert running.stdout.read() == b"own\n"
+        assert b"Read-only file system" in running.stderr.read()
+
+
 def test_open_files_are_bounded():
     with bwrap.run(Box("worker", ("sh", "-c", "ulimit -n; ulimit -c; ulimit -n 5000"), limits=Limits(open_files=300))) as box:
         assert box.stdout.read() == b"300\n0\n" and box.wait() != 0

@@ -50,6 +50,12 @@ class Box:
     """Host folder bound read-write at /workspace; without it /workspace is empty and read-only."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Read-only files inside: absolute path -> content."""
+    home: Mapping[str, bytes] = field(default_factory=dict)
+    """Files that HOME holds at the start, the command's own from then on: path below HOME -> content."""
+    binds: Mapping[str, Path] = field(default_factory=dict)
+    """Host folders shown read-only: absolute path inside -> folder."""
+    path: tuple[str, ...] = ()
+    """Folders that come first on PATH."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Added to the box's own short environment."""
     pass_fds: tuple[int, ...] = ()

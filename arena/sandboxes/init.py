@@ -13,7 +13,7 @@ t  thaw
 Where BRIDGES exists, it carries that traffic too (bridge.py, which lies beside it): a child that did so could be killed.
 """
 
-# ruff: noqa: PTH112, PTH208  (importing pathlib would add 6 ms to every start)
+# ruff: noqa: PTH103, PTH112, PTH208  (importing pathlib would add 6 ms to every start)
 import ctypes
 import os
 import select
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 HERE = "/run/arena"
 BRIDGES = f"{HERE}/bridge"
+HOME_FILES = f"{HERE}/home"
+"""What HOME is to hold when the command starts."""
 REPLY = struct.Struct("<BQ")
 FREEZE_LIMIT_S = 2.0
 PR_SET_DUMPABLE = 4
@@ -113,6 +115,17 @@ def signal_all(number: int) -> None:
         os.kill(-1, number)
     except ProcessLookupError:
         return
+
+
+def furnish(home: str) -> None:
+    """Copy HOME_FILES into a home, each file its user's own."""
+    for folder, _, names in os.walk(HOME_FILES):
+        into = home + folder[len(HOME_FILES) :]
+        os.makedirs(into, mode=0o700, exist_ok=True)
+        for name in names:
+            with open(f"{folder}/{name}", "rb") as source, open(f"{into}/{name}", "wb") as copy:
+                copy.write(source.read())
+                os.fchmod(copy.fileno(), 0o600)
 
 
 def bridges() -> "Bridges | None":
@@ -226,6 +239,7 @@ def main() -> None:
     # The one signal for which Python has a handler of its own: any process of the box could end this one with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     carried = bridges()
+    furnish(os.environ["HOME"])
     os.write(control, b"ready")
     if os.read(control, 16) != b"go":
         sys.exit("init: arena did not take the box over")

@@ -11,7 +11,7 @@ from pathlib import Path
 from arena.errors import SandboxError
 from arena.sandboxes import Box
 from arena.sandboxes.host import PATH, PROFILER, Host
-from arena.sandboxes.init import BRIDGES
+from arena.sandboxes.init import BRIDGES, HOME_FILES
 from arena.sandboxes.runtime import Runtime
 from arena.sandboxes.seccomp import program
 
@@ -82,7 +82,7 @@ def arguments(box: Box, runtime: Runtime, host: Host) -> tuple[Argument, ...]:
 
 def environment(box: Box, runtime: Runtime, host: Host) -> dict[str, str]:
     """All variables of the box; nothing is inherited. bwrap adds PWD."""
-    places = ("/opt/venv/bin", *(PATH if host.cuda else PATH[1:]))
+    places = (*box.path, "/opt/venv/bin", *(PATH if host.cuda else PATH[1:]))
     libraries = [runtime.library_path] if runtime.library_path else []
     if box.gpu is not None:
         libraries += host.library_path
@@ -167,11 +167,20 @@ def _work(box: Box, host: Host) -> list[Argument]:
         # It lies in a secret folder, that of all runs. It alone may.
         words += ["--bind", box.workspace, "/workspace", *_covers(box.workspace, "/workspace", host, ())]
     words += _file(INIT_INSIDE, INIT.read_bytes())
+    for path, folder in box.binds.items():
+        words += _bind(folder, _absolute(path), host)
     for path, data in box.files.items():
-        if not path.startswith("/") or ".." in Path(path).parts:
-            raise SandboxError(f"{path!r}: a file of a box is named by its absolute path inside")
-        words += _file(path, data)
+        words += _file(_absolute(path), data)
+    for path, data in box.home.items():
+        # Not in HOME itself: there a mount could be neither replaced nor removed. init.py copies them.
+        words += _file(f"{HOME_FILES}{_absolute(f'/{path}')}", data)
     return [*words, "--chdir", "/workspace"]
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/") or ".." in Path(path).parts:
+        raise SandboxError(f"{path!r}: a file of a box is named by its absolute path inside, and one of its home below HOME")
+    return path
 
 
 def _network(box: Box, host: Host) -> list[Argument]:
