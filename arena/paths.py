@@ -70,9 +70,21 @@ def cache() -> Path:
     return (chosen if chosen.is_absolute() else Path.home() / ".cache") / "arena"
 
 
+def config() -> Path:
+    """The user's own routes and keys."""
+    chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (chosen if chosen.is_absolute() else Path.home() / ".config") / "arena"
+
+
+def keys() -> Path:
+    """Folder of the keys to models, one file each."""
+    chosen = os.environ.get("ARENA_KEYS")
+    return Path(chosen).expanduser() if chosen else config() / "keys"
+
+
 def secrets() -> tuple[Path, ...]:
-    """What no sandbox may show, as far as it exists: hidden inputs, solutions, ceilings, other runs, and the history of them."""
+    """What no sandbox may show, as far as it exists: hidden inputs, solutions, ceilings, other runs, their history, keys."""
     root = checkout()
     history = (root / ".git", root / "tests") if root else ()
-    kept = (PACKAGE, problems(), harnesses(), workspaces(), annotations(), leaderboard(), cache(), *history)
+    kept = (PACKAGE, problems(), harnesses(), workspaces(), annotations(), leaderboard(), cache(), config(), keys(), *history)
     return tuple(path for path in kept if path.exists())

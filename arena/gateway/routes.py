@@ -1,0 +1,72 @@
+"""Routes to providers of models, built in and the user's own, and the keys to them. A key is read here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from arena import paths
+from arena.documents import read_yaml, unknown
+from arena.errors import UsageError
+from arena.schema import Route, Routes
+
+BUILT_IN = Path(__file__).with_name("routes.yaml")
+KEY = re.compile(r"[!-~]{8,4096}")
+"""What can stand in a header. Shorter ones would be found in every answer that is searched for a leaked key."""
+
+
+def routes() -> Mapping[str, Route]:
+    """All routes by name; the user's own replace built-in ones of the same name. DataError."""
+    named = os.environ.get("ARENA_ROUTES")
+    own = Path(named).expanduser() if named else paths.config() / "routes.yaml"
+    found = dict(read_yaml(BUILT_IN, Routes).routes)
+    if named or own.exists():
+        found |= read_yaml(own, Routes).routes
+    return found
+
+
+def route(name: str) -> Route:
+    """One route. UsageError, DataError."""
+    found = routes()
+    if name not in found:
+        raise UsageError(unknown("route", name, found))
+    return found[name]
+
+
+def key(route: Route) -> str | None:
+    """The key to a route; None where it needs none. UsageError when it is missing or lies open; no error ever shows it."""
+    if route.key is None:
+        return None
+    file = paths.keys() / route.key
+    if value := os.environ.get(route.key, "").strip():
+        return _checked(value, f"the environment variable {route.key}")
+    if file.exists():
+        return _checked(_read(file), str(file))
+    raise UsageError(
+        f"{route.title} needs a key: put it into the environment variable {route.key}, "
+        f"or into the file {file} (one line, chmod 600)"
+    )
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            found = os.fstat(opened.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise UsageError(f"{file}: is no ordinary file: put the key into one, on one line")
+            if found.st_uid != os.geteuid():
+                raise UsageError(f"{file}: belongs to somebody else, who could read or change the key: make it yours with chown")
+            if found.st_mode & 0o077:
+                raise UsageError(f"{file}: others may read it (mode {stat.S_IMODE(found.st_mode):04o}): chmod 600 {file}")
+            return opened.read(1 << 13).decode("latin-1").strip()
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def _checked(value: str, where: str) -> str:
+    if not KEY.fullmatch(value):
+        raise UsageError(f"{where}: holds no key: 8 or more letters, digits and signs on one line are expected")
+    return value
