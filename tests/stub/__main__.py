@@ -1,0 +1,49 @@
+"""`python -m tests.stub`: serve the stub until somebody ends it. Its first line on stdout is the port."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from aiohttp import web
+
+from .plan import MODES, plan
+from .server import Server
+
+
+def options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.stub", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0 finds a free one")
+    parser.add_argument("--unix", type=Path, help="listen on this unix socket instead")
+    parser.add_argument("--mode", choices=MODES, default="ok")
+    parser.add_argument("--key", help="the only key that is taken; without it any")
+    parser.add_argument("--solution", type=Path, required=True, help="file whose text the script writes to solution.py")
+    parser.add_argument("--check", default="python check.py", help="command of the second turn")
+    parser.add_argument("--extra", action="append", default=[], help="a further command beside it (may be given again)")
+    parser.add_argument("--thinking", action="store_true", help="answers begin with thinking")
+    parser.add_argument("--provider", default="Stub Provider", help="who answers behind the broker")
+    parser.add_argument("--no-price", action="store_true", help="the broker does not tell what an answer costs")
+    parser.add_argument("--log", type=Path, help="append a JSON line for each request and each answer to this file")
+    return parser.parse_args()
+
+
+async def serve(given: argparse.Namespace) -> None:
+    """Listen, say where, and go on for ever."""
+    text = given.solution.read_text()
+    script = plan(
+        given.mode, given.key, text, tuple(given.extra), given.thinking, given.provider, given.check, not given.no_price
+    )
+    runner = web.AppRunner(Server(script, given.log).app(), access_log=None)
+    await runner.setup()
+    site = web.UnixSite(runner, str(given.unix)) if given.unix else web.TCPSite(runner, "127.0.0.1", given.port)
+    await site.start()
+    if given.unix:
+        given.unix.chmod(0o666)
+    print(0 if given.unix else runner.addresses[0][1], flush=True)
+    await asyncio.get_running_loop().create_future()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(options()))

@@ -1,0 +1,129 @@
+"""The stub over HTTP: four interfaces under any prefix, and a broker where the path has `/api/v1`, as OpenRouter has."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from aiohttp import web
+
+from . import anthropic, chat, gemini, responses
+from .plan import FAILURES, Plan, ends_badly, reply
+from .script import Asked
+
+RETRY_AFTER_S = 1
+LARGEST_BYTES = 64 << 20
+ANSWERS: tuple[tuple[str, str, ModuleType], ...] = (
+    ("anthropic", r"/v1/messages", anthropic),
+    ("responses", r"/responses", responses),
+    ("chat", r"/chat/completions", chat),
+    ("gemini", r"/models/[^/]+:(streamG|g)enerateContent", gemini),
+)
+"""Interface -> end of the path of a request for an answer."""
+COUNTS = re.compile(r".*(/messages/count_tokens|:countTokens)")
+
+
+class Server:
+    """Serves one plan and tells a log about it: one JSON line when a request has been read, one when it has been answered."""
+
+    def __init__(self, plan: Plan, log: Path | None) -> None:
+        self.plan = plan
+        self.log = log
+        self.numbers = itertools.count(1)
+
+    def app(self) -> web.Application:
+        """The application that serves it."""
+        app = web.Application(client_max_size=LARGEST_BYTES)
+        app.router.add_route("*", "/{path:.*}", self.handle)
+        return app
+
+    def note(self, **fields: Any) -> None:
+        """Append a line to the log."""
+        if self.log is not None:
+            with self.log.open("ab", buffering=0) as file:
+                file.write(json.dumps({"at_s": time.time(), **fields}).encode() + b"\n")
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """One request, whatever it is."""
+        number, raw = next(self.numbers), await request.read()
+        body = json.loads(raw) if raw else {}
+        api, module = next(
+            ((name, module) for name, end, module in ANSWERS if re.fullmatch(f".*{end}", request.path)), ("", None)
+        )
+        self.note(
+            kind="request",
+            number=number,
+            method=request.method,
+            path=request.path_qs,
+            headers=dict(request.headers),
+            api=api,
+            body=body,
+        )
+        if module is None or request.method != "POST":
+            return self.beside(request)
+        if self.plan.key is not None and key(request) != self.plan.key:
+            self.note(kind="answer", number=number, status=401, wrong_key=True)
+            return web.json_response(module.failure(401, "the stub wants another key"), status=401)
+        asked = module.asked(body, request.path)
+        if failure := FAILURES.get(self.plan.mode):
+            status, message = failure
+            self.note(kind="answer", number=number, status=status, turn=asked.turn, side=asked.side)
+            headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 429 else {}
+            return web.json_response(module.failure(status, message), status=status, headers=headers)
+        return await self.answer(request, number, module, asked)
+
+    def beside(self, request: web.Request) -> web.Response:
+        """What CLIs ask for besides answers."""
+        if COUNTS.fullmatch(request.path):
+            return web.json_response({"input_tokens": 1000, "totalTokens": 1000})
+        if request.method == "HEAD" or request.path.endswith("/models"):
+            return web.json_response({"object": "list", "data": [], "models": []})
+        return web.json_response({"error": {"message": f"the stub has no {request.path}"}}, status=404)
+
+    async def answer(self, request: web.Request, number: int, module: ModuleType, asked: Asked) -> web.StreamResponse:
+        """The next turn of the script, whole or as the mode breaks it."""
+        said = reply(asked, self.plan, "/api/v1/" in request.path)
+        told = asdict(module.told(said.tokens)) | {"cost_usd": said.cost_usd}
+        line = {"kind": "answer", "number": number, "status": 200, "turn": asked.turn, "side": asked.side, "model": said.model}
+        broken = ends_badly(asked, self.plan)
+        if not asked.stream and not broken:
+            self.note(**line, usage=told)
+            return web.json_response(module.whole(said))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+        await response.prepare(request)
+        if broken:
+            self.note(**line, broken=self.plan.mode)
+            await self.broken(request, response, module, replace(said, calls=() if self.plan.mode == "early" else said.calls))
+            return response
+        for frame in [*module.frames(said), *module.end(said)]:
+            await response.write(frame.encoded())
+        self.note(**line, usage=told)
+        await response.write_eof()
+        return response
+
+    async def broken(self, request: web.Request, response: web.StreamResponse, module: ModuleType, said: Any) -> None:
+        """The answer as the mode breaks it."""
+        if self.plan.mode == "hang":
+            await asyncio.get_running_loop().create_future()  # until the client goes
+        frames = module.frames(said)
+        for frame in frames if self.plan.mode == "early" else frames[: max(1, len(frames) // 2)]:
+            await response.write(frame.encoded())
+        if self.plan.mode == "cut":
+            assert request.transport is not None
+            request.transport.abort()
+        else:
+            await response.write_eof()
+
+
+def key(request: web.Request) -> str | None:
+    """What the request brings for a key, in whichever way."""
+    bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    named = (request.headers.get(name) for name in ("x-api-key", "x-goog-api-key"))
+    return bearer or next((value for value in named if value), None) or request.query.get("key")
