@@ -47,6 +47,8 @@ def harness(name: str, folder: Path | None = None) -> Harness:
     for inside, file in found.files.items():
         if not (path.parent / file).is_file():
             raise DataError(f"{path}: files.{inside}: there is no file {file!r} beside it")
+    if found.events and not (path.parent / found.events).is_file():
+        raise DataError(f"{path}: events: there is no file {found.events!r} beside it")
     return found
 
 
@@ -79,12 +81,17 @@ def hardware_of(device: str) -> Hardware:
 
 
 def model(spec: str, folder: Path | None = None) -> Chosen:
-    """The model of that name (`oracle`), of a family (`cheat/patch_timer`), or of one harness (`builtin/oracle`)."""
+    """The model of that name (`oracle`), of a family (`cheat/patch_timer`), or of one harness (`builtin/oracle`).
+
+    `harness/route/id` is any model: what its provider calls it, by that route.
+    """
     readable, faults = _readable(_yaml_files(folder or paths.harnesses()), lambda name: harness(name, folder))
     found = [chosen for entry in readable.values() if (chosen := _choose(entry, spec))]
     owner, slash, rest = spec.partition("/")
     if slash and owner in readable and (chosen := _choose(readable[owner], rest)):
         found.append(chosen)
+    elif slash and owner in readable and readable[owner].api and (route := rest.partition("/"))[2]:
+        found.append(Chosen(readable[owner], rest, Model(route=route[0], id=route[2]), ""))
     if len(found) > 1:
         raise UsageError(
             f"model {spec!r} is in several harnesses: write {' or '.join(f'{c.harness.name}/{c.model_name}' for c in found)}"
@@ -112,9 +119,9 @@ def solutions(folder: Path, profile: Profile) -> dict[str, Path]:
 
 
 def harness_digest(name: str, folder: Path | None = None) -> str:
-    """sha256 over the harness's YAML, the Python beside it of the same name, and the files that it mounts."""
-    home = folder or paths.harnesses()
-    beside = [home / file for file in harness(name, folder).files.values()]
+    """sha256 over the harness's YAML, the Python beside it of the same name, and the files that it mounts or reads events by."""
+    home, found = folder or paths.harnesses(), harness(name, folder)
+    beside = [home / file for file in (*found.files.values(), found.events) if file]
     return _digest(home, [home / f"{name}.yaml", home / f"{name}.py", *beside])
 
 

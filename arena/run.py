@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import arena
-from arena import annotations, catalog, documents, leaderboard, machine, paths, process, session, tape, workspace
+from arena import annotations, catalog, documents, leaderboard, machine, paths, process, program, session, tape, workspace
+from arena.agentbox import takes_effort, words_of
+from arena.asking import PATIENCE_S, asked
 from arena.collect import SUBMISSION_BYTES, NoSubmission, Submission, collect
 from arena.errors import ArenaError, UsageError
 from arena.gateway import Network
+from arena.gateway.asked import Asked, Caps
 from arena.sandboxes import Sandbox, backend
 from arena.schema import Annotation, Cell, Hardware, Problem, Score, Session, Taken
+from arena.supervise import Progress, Terms
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Attempt:
     chosen: catalog.Chosen
     problem: Problem
     hardware: Hardware
-    budget_s: float
+    terms: Terms
     sandbox_name: str
     sandbox: Sandbox
     tape: bytes | None
@@ -35,7 +39,11 @@ class Attempt:
     gpu: int
     """Which GPU, as CUDA counts; of no meaning on hardware `cpu`."""
     network: Network
-    """What the agent may reach. A submission never has a network."""
+    """What the agent may reach besides its model. A submission never has a network."""
+    asked: Asked | None
+    """Its model, as the gateway is told; None for one without."""
+    program: program.Program | None
+    """The agent's own; None for one that needs none."""
 
     def cell(self) -> Cell:
         """The attempt's identity in the record."""
@@ -46,28 +54,29 @@ class Attempt:
             harness=self.chosen.harness.name,
             harness_digest=catalog.harness_digest(self.chosen.harness.name),
             model=self.chosen.model_name,
+            model_id=self.asked.model if self.asked else None,
+            route=self.chosen.model.route,
+            provider=self.chosen.model.provider,
             effort=self.chosen.model.effort,
             hardware=self.hardware.name,
-            budget_s=self.budget_s,
+            budget_s=self.terms.budget_s,
         )
 
 
-Report = Callable[[session.Progress], None]
+Report = Callable[[Progress], None]
 
 
 def with_effort(chosen: catalog.Chosen, effort: str | None) -> catalog.Chosen:
     """The model at that effort instead of its own. UsageError when its harness takes none, or needs one and has none."""
     harness = chosen.harness
-    takes = any("{effort}" in word for word in harness.command)
-    if effort is None:
-        if takes and chosen.model.effort is None:
-            raise UsageError(f"harness {harness.name} needs an effort, and model {chosen.model_name} names none: give --effort")
-        return chosen
-    if not takes:
-        raise UsageError(f"harness {harness.name} takes no effort (its command has no {{effort}}): leave --effort out")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", effort):
-        raise UsageError(f"--effort {effort!r}: give a word such as low, high or max")
-    return chosen._replace(model=chosen.model.model_copy(update={"effort": effort}))
+    if effort is not None:
+        if not takes_effort(harness):
+            raise UsageError(f"harness {harness.name} takes no effort (nothing of it has {{effort}}): leave --effort out")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", effort):
+            raise UsageError(f"--effort {effort!r}: give a word such as low, high or max")
+        chosen = chosen._replace(model=chosen.model.model_copy(update={"effort": effort}))
+    words_of(chosen)
+    return chosen
 
 
 def home() -> Path:
@@ -86,15 +95,20 @@ def attempt(
     problem: Problem,
     hardware: Hardware,
     *,
-    budget_s: float,
+    terms: Terms,
     sandbox_name: str,
     gpu: int,
     network: Network = Network(),  # noqa: B008  frozen
+    caps: Caps = Caps(),  # noqa: B008
+    patience_s: float = PATIENCE_S,
 ) -> Attempt:
     """What is asked for, with all that is missing or misspelt refused now. ArenaError."""
     plays = tape.tape(chosen, paths.problems() / problem.name, hardware.profile, paths.workspaces())
+    installed, to = program.found(chosen.harness), asked(chosen, caps, patience_s)
     ready()
-    return Attempt(chosen, problem, hardware, budget_s, sandbox_name, backend(sandbox_name), plays, gpu, network)
+    return Attempt(
+        chosen, problem, hardware, terms, sandbox_name, backend(sandbox_name), plays, gpu, network, asked=to, program=installed
+    )
 
 
 def ready() -> None:
@@ -106,7 +120,7 @@ def ready() -> None:
 
 def run(attempt: Attempt, report: Report) -> Annotation:
     """Play the session, judge what it left, write the annotation and render the leaderboard."""
-    report(session.Progress("start", "looking at the machine"))
+    report(Progress("start", "looking at the machine"))
     backend(attempt.sandbox_name)  # proves the wall anew: somebody may have changed the machine since the last run
     from arena import judge  # torch takes a second to import, and whoever only lists runs need not wait for it
 
@@ -170,13 +184,14 @@ def _play(attempt: Attempt, folder: workspace.Run, node: int | None, report: Rep
     return session.play(
         attempt.chosen,
         folder,
-        budget_s=attempt.budget_s,
+        terms=attempt.terms,
         sandbox=attempt.sandbox,
         sandbox_name=attempt.sandbox_name,
         prompt=prompt,
         tape=attempt.tape,
         gpu=node,
         network=attempt.network,
+        asked=attempt.asked,
         report=report,
     )
 
@@ -213,7 +228,7 @@ def _score(
             attempt.hardware,
             digest=cell.problem_digest,
             sandbox=attempt.sandbox,
-            report=lambda text: report(session.Progress("judge", text)),
+            report=lambda text: report(Progress("judge", text)),
             logs=folder.folder / "judge",
             gpu=attempt.gpu,
         )
@@ -237,6 +252,10 @@ def _manifest(attempt: Attempt) -> dict[str, Any]:
         "triton": _version("triton"),
         "machine": machine.describe(),
         "sandbox": attempt.sandbox_name,
+        "program": attempt.program.recorded(attempt.chosen.harness.cli.program)
+        if attempt.program and attempt.chosen.harness.cli
+        else None,
+        "base_url": attempt.asked.route.base_url if attempt.asked else None,
         "network": attempt.network.recorded(),
         "allowed": [str(rule) for rule in attempt.network.allowed],
     }

@@ -313,6 +313,11 @@ class Cell(Record):
     harness: Name
     harness_digest: str
     model: str
+    model_id: str | None = None
+    """What the provider calls the model; None for a built-in one, as is the route."""
+    route: Name | None = None
+    provider: tuple[str, ...] = ()
+    """Where the route is a broker: who may answer, in this order. Empty there: anybody."""
     effort: str | None = None
     hardware: Name
     budget_s: Positive

@@ -7,11 +7,12 @@ import os
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from arena.errors import ArenaError, SandboxError
+from arena.trajectory import Trajectory
 
 KEPT_BYTES = 64 << 20
 """What is kept of each stream; the rest is read and thrown away, so that the command never waits for us."""
@@ -30,15 +31,15 @@ class Transcript:
         stdout: BinaryIO,
         stderr: BinaryIO,
         folder: Path,
-        terminal: Mapping[str, str] | None,
+        trajectory: Trajectory,
         *,
         kept_bytes: int = KEPT_BYTES,
     ) -> None:
         self.events = 0
         """JSON objects seen, one a line."""
-        self.finished_s: float | None = None
-        """When the terminal event was seen, on the monotonic clock."""
-        self._terminal = terminal
+        self.trajectory = trajectory
+        self.heard_s = time.monotonic()
+        """When anything was last heard, on the monotonic clock."""
         self._last = b""
         self._line: bytes | None = b""  # the line that has not ended yet; None when it cannot be an event
         self._tail = b""
@@ -52,7 +53,9 @@ class Transcript:
 
     @property
     def last(self) -> str:
-        """What the last event said, for a display."""
+        """What the last step or event said, for a display."""
+        if self.trajectory.last:
+            return plain(self.trajectory.last)
         line = self._last
         event = _event(line) or {}
         said = next((event[key] for key in ("text", "message") if isinstance(event.get(key), str)), None)
@@ -70,6 +73,7 @@ class Transcript:
             if thread.is_alive():
                 raise SandboxError(f"the box is empty, yet something still holds its {thread.name} open")
         self._end_line()
+        self.trajectory.close()
         if self._fault:
             raise ArenaError(f"the agent's output cannot be kept: {self._fault.strerror}")
 
@@ -80,6 +84,7 @@ class Transcript:
             left = kept_bytes
             with file:
                 while piece := os.read(stream.fileno(), 1 << 18):
+                    self.heard_s = time.monotonic()
                     if left > 0:
                         try:
                             file.write(piece[:left])
@@ -119,12 +124,10 @@ class Transcript:
         if line and event is not None:
             self.events += 1
             self._last = line
-            if (
-                self.finished_s is None
-                and self._terminal
-                and all(event.get(key) == value for key, value in self._terminal.items())
-            ):
-                self.finished_s = time.monotonic()
+            try:
+                self.trajectory.take(event)
+            except OSError as fault:
+                self._fault = fault
 
 
 def plain(text: str) -> str:

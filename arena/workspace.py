@@ -3,6 +3,8 @@
 manifest.json    first: what is being run, versions and digests
 events.jsonl     arena's own log, one JSON object a line, only ever appended
 agent/           the harness's raw standard output and error
+trajectory.jsonl what the agent did, step by step, in one form for all harnesses
+ledger.jsonl     every request to the model and what came of it; only with a gateway
 network.jsonl    what the allow proxy was asked for, one JSON object a request; only with network `allow`
 work/            the workspace itself, the only folder that the agent can write
 snapshots/       every state of solution.py seen, named by its time
@@ -54,6 +56,14 @@ class Run:
     @property
     def agent(self) -> Path:
         return self.folder / "agent"
+
+    @property
+    def trajectory(self) -> Path:
+        return self.folder / "trajectory.jsonl"
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger.jsonl"
 
     @property
     def network(self) -> Path:

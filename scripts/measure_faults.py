@@ -73,6 +73,7 @@ from arena import session, workspace
 from arena.catalog import Chosen
 from arena.sandboxes import MIB, Limits, backend
 from arena.schema import Cell, Harness, Model
+from arena.supervise import Terms
 program, root, budget_s = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 harness = Harness(schema_version=1, name="load", title="load", command=("python", "-c", program), terminal_event={"type": "end"},
                   models={"m": Model()})
@@ -80,7 +81,7 @@ limits = Limits(memory_bytes=1024 * MIB, processes=256, tmp_bytes=256 * MIB, wor
 cell = Cell(problem="load", problem_version=1, problem_digest="0", harness="load", harness_digest="0", model="m", hardware="cpu",
             budget_s=budget_s)
 with workspace.create(cell, manifest={}, root=root) as run:
-    played = session.play(Chosen(harness, "m", Model(), ""), run, budget_s=budget_s, grace_s=float(sys.argv[4]),
+    played = session.play(Chosen(harness, "m", Model(), ""), run, terms=Terms(budget_s, float(sys.argv[4])),
                           sandbox=backend(), prompt="", limits=limits)
 print(played.model_dump_json())
 """

@@ -20,6 +20,7 @@ from arena.sandboxes import Box, Limits, Sandbox, backend, docker
 from arena.sandboxes.allowance import limits
 from arena.sandboxes.start import program
 from arena.schema import Cell, Harness, Model
+from arena.supervise import Terms
 
 RUNS = 50
 BUDGET_S, GRACE_S = 0.3, 0.1
@@ -98,7 +99,7 @@ def overshoots(root: Path) -> dict[str, list[float]]:
     for _ in range(RUNS):
         with workspace.create(cell, manifest={}, root=root) as run:
             chosen = Chosen(harness, "m", Model(), "")
-            played = session.play(chosen, run, budget_s=BUDGET_S, grace_s=GRACE_S, sandbox=wall(), prompt="")
+            played = session.play(chosen, run, terms=Terms(BUDGET_S, GRACE_S), sandbox=wall(), prompt="")
         samples.append((played.overshoot_s - GRACE_S) * 1e3)
     return {"over budget and grace": samples}
 

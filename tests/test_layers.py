@@ -8,9 +8,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = [
     {"errors", "formula", "strict_yaml"},
-    {"schema", "paths", "documents", "collect", "process"},
-    {"catalog", "workspace", "annotations", "leaderboard", "machine", "snapshots", "transcript", "scratch"},
+    {"schema", "paths", "documents", "collect", "process", "trajectory"},
+    {"catalog", "workspace", "annotations", "leaderboard", "machine", "snapshots", "transcript", "scratch", "program", "ending"},
     {"sandboxes", "gateway", "tape"},
+    {"agentbox", "supervise", "asking"},
     {"session", "judge"},
     {"run", "gate"},
     {"doctor"},

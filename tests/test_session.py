@@ -22,6 +22,7 @@ from arena.errors import DataError, UsageError
 from arena.sandboxes import bwrap
 from arena.schema import Harness, Model, Session
 from arena.snapshots import stored
+from arena.supervise import Progress, Terms
 from arena.workspace import Run
 
 pytestmark = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
@@ -60,11 +61,12 @@ def run(tmp_path: Path):
 
 
 def play(chosen: Chosen, run: Run, **given) -> Session:
-    return session.play(chosen, run, **{"budget_s": 30, "sandbox": bwrap, "prompt": "Write a kernel.\n"} | given)
+    terms = Terms(given.pop("budget_s", 30), **{name: given.pop(name) for name in ("grace_s", "linger_s") if name in given})
+    return session.play(chosen, run, **{"terms": terms, "sandbox": bwrap, "prompt": "Write a kernel.\n"} | given)
 
 
 def test_complete(run: Run) -> None:
-    said: list[session.Progress] = []
+    said: list[Progress] = []
     played = play(
         python(
             "open('solution.py', 'w').write('x = 1')\nprint('a line')\nprint('[1]')\n"
@@ -156,7 +158,7 @@ def test_files_and_environment_of_a_harness(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.timing
 def test_deadline_of_an_agent_that_ignores_sigterm(run: Run) -> None:
-    said: list[session.Progress] = []
+    said: list[Progress] = []
     chosen = python("import signal, time; signal.signal(15, signal.SIG_IGN); print('{}', flush=True)\nwhile True: time.sleep(1)")
     began = time.monotonic()
     played = play(chosen, run, budget_s=2.0, grace_s=0.5, report=said.append)
@@ -234,7 +236,7 @@ def test_broken_events(run: Run) -> None:
 
 
 def test_what_a_display_is_given_is_harmless(run: Run) -> None:
-    said: list[session.Progress] = []
+    said: list[Progress] = []
     program = r"""
         import json, time
         print(json.dumps({"type": "x", "text": "\x1b]0;title\x07red\x1b[31m\n\u202eover\ud800" + "y" * 9999}), flush=True)

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from arena.cli.output import on_a_terminal, people
-from arena.session import Progress
+from arena.supervise import Progress
 
 PLAIN_EVERY_S = 15.0
 """Where lines cannot be redrawn, one is printed so often, and at each change of phase."""

@@ -12,6 +12,7 @@ import rich_click as click
 from arena import catalog, gateway
 from arena.cli.output import safe, tell
 from arena.errors import UsageError
+from arena.gateway.asked import Caps
 from arena.schema import Hardware, Problem
 
 problem = click.option(
@@ -37,6 +38,14 @@ _allow = click.option("--allow", multiple=True, metavar="HOST", help="With --net
 _allow_private = click.option(
     "--allow-private", is_flag=True, help="Allowed names may resolve to private addresses, as a company's mirror does."
 )
+_provider = click.option("--provider", multiple=True, metavar="P", help="Who may answer, by a route that is a broker; in order.")
+_unpinned = click.option("--unpinned", is_flag=True, help="Let a broker choose who answers: shown on the leaderboard.")
+_requests = click.option("--max-requests", default=2000, show_default=True, type=click.IntRange(1), help="To the model, per run.")
+_tokens = click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Of all kinds together, per run.")
+_cost = click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Per run, as far as it is known.")
+_patience = click.option(
+    "--patience", default="5m", show_default=True, metavar="T", help="So long without a good answer, and the provider has failed."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -52,11 +61,23 @@ def network(command: Callable[..., None]) -> Callable[..., None]:
     return _network(_allow(_allow_private(with_network)))
 
 
-def seconds(text: str) -> float:
+def means(command: Callable[..., None]) -> Callable[..., None]:
+    """The options about the model's provider; the command gets `caps`, `patience_s`, `provider` and `unpinned` for them."""
+
+    @functools.wraps(command)
+    def with_means(
+        *words: object, max_requests: int, max_tokens: int | None, max_cost: float | None, patience: str, **options: object
+    ) -> None:
+        command(*words, caps=Caps(max_requests, max_tokens, max_cost), patience_s=seconds(patience, "--patience"), **options)
+
+    return _provider(_unpinned(_requests(_tokens(_cost(_patience(with_means))))))
+
+
+def seconds(text: str, option: str = "--budget") -> float:
     """`45m`, `90s`, `1.5h` or a plain number of seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
     if match is None or not float(match[1]):
-        raise UsageError(f"--budget {text!r}: give a time above zero such as 45m, 90s or 1.5h")
+        raise UsageError(f"{option} {text!r}: give a time above zero such as 45m, 90s or 1.5h")
     return float(match[1]) * UNITS_S[match[2] or "s"]
 
 

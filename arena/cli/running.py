@@ -6,12 +6,18 @@ import rich_click as click
 
 from arena import catalog, paths
 from arena import run as run_
+from arena.asking import pinned
 from arena.cli import options
 from arena.cli.display import Display
 from arena.cli.output import data, safe, tell
 from arena.cli.results import show_score
 from arena.gateway import Network
-from arena.schema import Annotation
+from arena.gateway.asked import Caps
+from arena.schema import Annotation, Usage
+from arena.supervise import Terms
+
+SILENCE_S = 900.0
+"""A build may take ten minutes without a word."""
 
 
 @click.command()
@@ -26,6 +32,8 @@ from arena.schema import Annotation
 @click.option("--trials", "-n", default=1, show_default=True, type=click.IntRange(1), help="Independent attempts at the cell.")
 @options.sandbox
 @options.network
+@options.means
+@click.option("--exclude-backoff", is_flag=True, help="The time for which the provider fails is added to the budget.")
 @options.as_json
 @click.pass_context
 def run(
@@ -39,12 +47,28 @@ def run(
     trials: int,
     sandbox_name: str,
     network: Network,
+    caps: Caps,
+    patience_s: float,
+    provider: tuple[str, ...],
+    unpinned: bool,
+    exclude_backoff: bool,
     as_json: bool,
 ) -> None:
     """Run one cell: MODEL works on PROBLEM in the sandbox, and what it leaves is scored independently."""
-    chosen, budget_s = run_.with_effort(catalog.model(model), effort), options.seconds(budget)
+    chosen = pinned(run_.with_effort(catalog.model(model), effort), provider, unpinned=unpinned)
+    terms = Terms(options.seconds(budget), silence_s=SILENCE_S if chosen.model.route else None, without_backoff=exclude_backoff)
     problem, hardware = options.problem_on(problem_name, hardware_name, gpu)
-    attempt = run_.attempt(chosen, problem, hardware, budget_s=budget_s, sandbox_name=sandbox_name, gpu=gpu, network=network)
+    attempt = run_.attempt(
+        chosen,
+        problem,
+        hardware,
+        terms=terms,
+        sandbox_name=sandbox_name,
+        gpu=gpu,
+        network=network,
+        caps=caps,
+        patience_s=patience_s,
+    )
     options.say_hardware(hardware_name, hardware, gpu)
     done = []
     for trial in range(1, trials + 1):
@@ -62,11 +86,25 @@ def run(
 def _summary(annotation: Annotation) -> None:
     session = annotation.session
     tell(f"agent {session.agent_status} after {session.elapsed_s:.1f} s: {safe(session.message)}")
+    if session.usage:
+        tell(_usage(session.usage))
+    if session.unpinned:
+        tell("[bold yellow]unpinned:[/] the broker chose who answered, and the leaderboard says so")
     if session.unsealed:
         tell("[bold yellow]unsealed:[/] the agent had this machine's network, and the leaderboard keeps the run apart")
     show_score(annotation.score)
     tell(f"annotation  {safe(paths.annotations() / annotation.run_id)}.yaml")
     tell(f"leaderboard {safe(paths.leaderboard() / 'LEADERBOARD.md')}")
+
+
+def _usage(usage: Usage) -> str:
+    """What the model was asked for, in a line."""
+    read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    cost = "cost unknown" if usage.cost_usd is None else f"{usage.cost_usd:.4f} USD ({usage.cost_source})"
+    failed = f", {usage.failed} of them failed" if usage.failed else ""
+    unmetered = f", {usage.unmetered} of them unmetered" if usage.unmetered else ""
+    wrote = usage.output_tokens + usage.reasoning_tokens
+    return f"model {usage.requests} requests{failed}{unmetered}; {read} tokens in, {wrote} out; {cost}"
 
 
 COMMANDS = (run,)

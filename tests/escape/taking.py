@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from arena.collect import NoSubmission, collect, read_regular
 from arena.sandboxes import Box, bwrap
+from arena.trajectory import Trajectory, reader
 from arena.transcript import Transcript
 from escape.inside.attempt import Open
 
@@ -151,7 +152,7 @@ def words(host: Host) -> str:
     logs = host.folder / "logs"
     logs.mkdir(exist_ok=True)
     with bwrap.run(Box("agent", ("python", "-c", text), workspace=host.folder / "left")) as running:
-        transcript = Transcript(running.stdout, running.stderr, logs, {"type": "end"})
+        transcript = Transcript(running.stdout, running.stderr, logs, Trajectory(logs / "trajectory.jsonl", reader(None, None)))
         running.wait(30)
         transcript.close()
     shown = transcript.last + transcript.last_error

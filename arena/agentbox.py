@@ -1,0 +1,85 @@
+"""An agent's box: its command, variables, home and program, with everything filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import jinja2
+
+from arena import program
+from arena.catalog import Chosen
+from arena.errors import DataError, UsageError
+from arena.sandboxes import Box, Limits
+from arena.schema import Harness
+
+TAPE = "/run/arena/tape.json"
+"""Where `harnesses/builtin.py` finds its tape inside the sandbox."""
+TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
+
+
+def agent_box(
+    chosen: Chosen,
+    workspace: Path,
+    prompt: str,
+    *,
+    folder: Path,
+    limits: Limits,
+    gateway: str = "",
+    key: str = "",
+    tape: bytes | None = None,
+    gpu: int | None = None,
+) -> Box:
+    """The box in which this model's harness is started. `folder` holds the harness's files. UsageError, DataError."""
+    harness = chosen.harness
+    words = words_of(chosen) | {"gateway": gateway, "key": key}
+    found = program.found(harness)
+    command = tuple(filled(word, words) for word in harness.command)
+    files = {inside: (folder / name).read_bytes() for inside, name in harness.files.items()}
+    return Box(
+        kind="agent",
+        command=(*command, prompt) if harness.prompt == "argument" else command,
+        workspace=workspace,
+        files=files if tape is None else files | {TAPE: tape},
+        home={path: rendered(harness, path, text, words, chosen) for path, text in harness.home.items()},
+        binds={} if found is None else {program.INSIDE: found.folder},
+        path=() if found is None else (f"{program.INSIDE}/{program.BIN}",),
+        env={name: filled(value, words) for name, value in harness.env.items()},
+        stdin=prompt.encode() if harness.prompt == "stdin" else b"",
+        gpu=gpu,
+        limits=limits,
+    )
+
+
+def words_of(chosen: Chosen) -> dict[str, str]:
+    """What stands for `{model}`, `{id}` and `{effort}`. UsageError when an effort is needed and none is known."""
+    harness, effort = chosen.harness, chosen.model.effort
+    if effort is None and takes_effort(harness):
+        raise UsageError(
+            f"harness {harness.name} is started with an effort, and model {chosen.model_name} names none: give --effort"
+        )
+    if effort is not None and harness.efforts and effort not in harness.efforts:
+        raise UsageError(f"harness {harness.name} has no effort {effort!r} (it has {', '.join(harness.efforts)})")
+    written = "" if effort is None else harness.efforts.get(effort, effort)
+    return {"model": chosen.model_name, "id": chosen.model.id or chosen.model_name, "effort": written}
+
+
+def takes_effort(harness: Harness) -> bool:
+    """Whether anything of the harness is filled in with an effort."""
+    texts = (*harness.command, *harness.env.values())
+    return any("{effort}" in text for text in texts) or any("effort" in text for text in harness.home.values())
+
+
+def filled(text: str, words: Mapping[str, str]) -> str:
+    """A word of a command, or a variable's value, with `{name}` replaced; other braces stay."""
+    for name, value in words.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+def rendered(harness: Harness, path: str, text: str, words: Mapping[str, str], chosen: Chosen) -> bytes:
+    """A file of HOME from its template. DataError."""
+    try:
+        return TEMPLATES.from_string(text).render(**words, provider=list(chosen.model.provider)).encode()
+    except jinja2.TemplateError as error:
+        raise DataError(f"harness {harness.name}: home.{path}: {error}") from None
