@@ -56,6 +56,8 @@ class Trial(Record):
     """None when there is no number; a withdrawn number stays here."""
     agent_status: AgentStatus
     network: str
+    cost_usd: float | None
+    """What the model's answers cost; None where nobody knows, and for an agent without a model."""
     started_at: datetime
     review: Review | None
     review_suggested: bool
@@ -84,6 +86,12 @@ class Row(Record):
     harness_digest: str
     model: str
     effort: str | None
+    route: str | None
+    """How the model was reached; None for a built-in one."""
+    provider: tuple[str, ...]
+    """Who could answer, where the route is a broker."""
+    unpinned: bool
+    """Whether a broker was free to choose who answers."""
     budget_s: float
     network: Reach
     allowed: tuple[str, ...]
@@ -134,6 +142,9 @@ class _Line(NamedTuple):
     harness: str
     model: str
     effort: str
+    route: str
+    provider: tuple[str, ...]
+    unpinned: bool
     budget_s: float
     harness_digest: str
     network: Reach
@@ -170,6 +181,9 @@ def _table(hardware: str, annotations: Sequence[Annotation]) -> Table:
             harness_digest=line.harness_digest,
             model=line.model,
             effort=line.effort or None,
+            route=line.route or None,
+            provider=line.provider,
+            unpinned=line.unpinned,
             budget_s=line.budget_s,
             network=line.network,
             allowed=line.allowed,
@@ -192,7 +206,18 @@ def _line(annotation: Annotation) -> _Line:
     cell, session = annotation.cell, annotation.session
     reach: Reach = "unsealed" if session.unsealed else "allow" if session.network == "allow" else "sealed"
     allowed = tuple(sorted(set(session.allowed)))
-    return _Line(cell.harness, cell.model, cell.effort or "", cell.budget_s, cell.harness_digest, reach, allowed)
+    return _Line(
+        cell.harness,
+        cell.model,
+        cell.effort or "",
+        cell.route or "",
+        cell.provider,
+        session.unpinned,
+        cell.budget_s,
+        cell.harness_digest,
+        reach,
+        allowed,
+    )
 
 
 def _columns(annotations: Sequence[Annotation]) -> tuple[Column, ...]:
@@ -218,6 +243,7 @@ def _trial(annotation: Annotation) -> Trial:
         peak_fraction=score.peak_fraction if isinstance(score, Passed) else None,
         agent_status=annotation.session.agent_status,
         network=annotation.session.network,
+        cost_usd=annotation.session.usage.cost_usd if annotation.session.usage else None,
         started_at=annotation.session.started_at,
         review=review,
         review_suggested=isinstance(score, Passed) and score.review_suggested and review is None,

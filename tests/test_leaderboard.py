@@ -207,6 +207,17 @@ def test_what_could_be_reached_makes_a_row() -> None:
     assert [best.trial.peak_fraction for best in table.best] == [0.6], "an unsealed number is never the best"
 
 
+def test_who_could_answer_makes_a_row() -> None:
+    broker = {"route": "openrouter", "model_id": "a/b"}
+    pinned, free = trial(0.5, 0, provider=("one", "two"), **broker), trial(0.6, 1, **broker)
+    free = free.model_copy(update={"session": free.session.model_copy(update={"unpinned": True})})
+    (table,) = board(pinned, free, trial(0.7, 2)).tables
+    assert sorted((row.provider, row.unpinned) for row in table.rows) == [((), False), ((), True), (("one", "two"), False)]
+    text = leaderboard.page(board(pinned, free))
+    assert "| builtin · oracle · via one, two | 45 min | **0.500** n=1 |" in text
+    assert "| builtin · oracle · **unpinned** | 45 min | **0.600** n=1 |" in text
+
+
 def test_hardware_is_never_mixed() -> None:
     tables = board(trial(0.5), trial(0.6, 1, hardware="cpu"), trial("incorrect", 2, hardware="b200")).tables
     assert [(table.hardware, len(table.devices)) for table in tables] == [("b200", 0), ("cpu", 1), ("h200", 1)]

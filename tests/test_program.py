@@ -1,0 +1,63 @@
+"""Finding the agents' own programs."""
+
+import json
+
+import pytest
+
+from arena import program
+from arena.errors import UsageError
+from arena.schema import Harness
+
+
+def harness(**cli):
+    cli = {"packages": ["@some/tool@2.1.5", "node@24.1.0"], "program": "tool", "versions": ">=2.1,<2.2"} | cli
+    return Harness.model_validate(
+        {"schema_version": 1, "name": "tool", "title": "Tool", "command": ["tool"], "models": {"m": {}}, "cli": cli}
+    )
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARENA_CLI", str(tmp_path))
+    return tmp_path
+
+
+def installed(home, version="2.1.7", started=True):
+    package = home / "tool" / "node_modules" / "@some" / "tool"
+    package.mkdir(parents=True)
+    (package / "package.json").write_text(json.dumps({"version": version}))
+    (home / "tool" / "node_modules" / ".bin").mkdir()
+    if started:
+        (home / "tool" / "node_modules" / ".bin" / "tool").write_text("#!/bin/sh\n")
+
+
+def test_found(home):
+    installed(home)
+    found = program.found(harness())
+    assert (found.package, found.version, found.folder) == ("@some/tool", "2.1.7", home / "tool")
+    assert found.recorded("tool")["sha256"] == "a8076d3d28d21e02012b20eaf7dbf75409a6277134439025f282e368e3305abf"
+
+
+@pytest.mark.parametrize(
+    ("version", "started", "words"),
+    [(None, True, "is not installed in"), ("2.0.9", True, "arena knows >=2.1,<2.2"), ("2.1.7", False, "has no tool")],
+)
+def test_what_does_not_fit_says_what_to_type(home, version, started, words):
+    if version:
+        installed(home, version, started)
+    with pytest.raises(UsageError, match=words) as refused:
+        program.found(harness())
+    typed = f"npm install --prefix {home / 'tool'} --no-fund --no-audit @some/tool@2.1.5 node@24.1.0"
+    assert str(refused.value).endswith(f"install it: {typed}")
+
+
+def test_a_harness_without_a_program(home):
+    assert program.found(harness().model_copy(update={"cli": None})) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "fits"),
+    [("2.1.197", ">=2.1,<2.2", True), ("3.0.0-beta.1", ">=2.1,<4", True), ("2.10.0", "<2.9", False), ("nonsense", ">=0", False)],
+)
+def test_ranges(version, wanted, fits):
+    assert program.fits(version, wanted) is fits
