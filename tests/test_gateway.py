@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 from arena import process
 from arena.errors import UsageError
 from arena.gateway import Network, connected, network
-from arena.gateway.connect import CONNECTIONS, HEAD_S, resolve, serve
-from arena.gateway.log import LOG_BYTES
+from arena.gateway.connect import HEAD_S, resolve, serve
+from arena.gateway.lines import BYTES
 from arena.gateway.rules import Address, Reach, Refusal, Rule, Target, check, private, public, reachable, requested, rule
+from arena.gateway.serving import CONNECTIONS
 
 SOMEWHERE = Target("host", 443)
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -576,13 +577,13 @@ def test_the_end_of_the_session_ends_its_tunnels_and_logs_them(tmp_path: Path) -
 def test_a_full_log_says_so_once(tmp_path: Path) -> None:
     log = tmp_path / "network.jsonl"
     with log.open("wb") as file:
-        file.truncate(LOG_BYTES - 600)
+        file.truncate(BYTES - 600)
     with proxy(tmp_path) as made:
         for _ in range(8):
             assert made.ask(CONNECT % b"evil.net:443")[0] == 403
     tail = [json.loads(line.strip("\0")) for line in log.read_text()[-2000:].splitlines()]
     assert [line["verdict"] for line in tail] == ["refused", "refused", "cut"]
-    assert log.stat().st_size < LOG_BYTES + 400
+    assert log.stat().st_size < BYTES + 400
 
 
 def test_a_log_that_cannot_be_written_ends_and_says_so_once(tmp_path: Path) -> None:

@@ -7,12 +7,9 @@ a client inside the encryption can ask that server for another owner's name: all
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,14 +17,12 @@ from pathlib import Path
 
 from arena.gateway.log import Entry, Log, opened
 from arena.gateway.rules import Reach, Refusal, Rule, Target, check, public, reachable, requested
+from arena.gateway.serving import accept, serving
 
 HEAD_BYTES = 1 << 13
 HEAD_S = 5.0
 CONNECT_S = 15.0
 CHUNK_BYTES = 1 << 16
-CONNECTIONS = 128
-"""Served at once. A box may connect as often as it likes: the others wait in the kernel and use none of our descriptors."""
-QUEUE = 1024
 SAID = 300
 """Characters of an unexpected error that the session's record gets."""
 REASONS = {200: "Connection established", 400: "Bad Request", 403: "Forbidden", 405: "Method Not Allowed", 502: "Bad Gateway"}
@@ -50,34 +45,10 @@ def serve(
     What goes wrong meanwhile is told by the sequence, complete when the block has been left. Every user may connect: the
     folder that holds the socket says who can get there. OSError when it cannot begin.
     """
-    with socket.socket(socket.AF_UNIX) as listener, opened(log) as kept, ThreadPoolExecutor(1) as thread:
-        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            listener.bind(f"/proc/self/fd/{folder}/{path.name}")  # the whole path may be longer than the 107 bytes of a name
-        finally:
-            os.close(folder)
-        path.chmod(0o666)
-        listener.listen(QUEUE)
-        listener.setblocking(False)
-        loop = asyncio.new_event_loop()
+    with opened(log) as kept:
         proxy = _Proxy(tuple(rules), reach, resolve, kept)
-        task = loop.create_task(proxy.accept(listener))
-        ended = thread.submit(_run, loop, task)
-        try:
+        with serving(path, lambda listener: accept(listener, proxy.handle, proxy.failed)):
             yield kept.troubles
-        finally:
-            if not ended.done():
-                loop.call_soon_threadsafe(task.cancel)
-            ended.result()  # a bug of ours shows here
-            path.unlink()
-
-
-def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-    try:
-        with contextlib.suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
-    finally:
-        loop.close()
 
 
 @dataclass
@@ -87,47 +58,9 @@ class _Proxy:
     resolve: Resolver
     log: Log
 
-    async def accept(self, listener: socket.socket) -> None:
-        """Serve until cancelled; then every open tunnel ends, and is logged.
-
-        Not a task group: there the failure of one connection would be the end of all.
-        """
-        loop = asyncio.get_running_loop()
-        served: dict[asyncio.Task[None], socket.socket] = {}
-
-        # Not `loop.sock_accept`: cancelled as somebody connects, it loses him and complains.
-        def take() -> None:
-            try:
-                client, _ = listener.accept()
-            except OSError:  # the client is gone again, or we are out of descriptors: then do not ask again at once
-                loop.remove_reader(listener)
-                loop.call_later(0.05, resume)
-                return
-            task = loop.create_task(self.handle(client))
-            served[task] = client
-            task.add_done_callback(leave)
-            if len(served) == CONNECTIONS:
-                loop.remove_reader(listener)
-
-        def leave(task: asyncio.Task[None]) -> None:
-            served.pop(task).close()
-            if not task.cancelled() and (error := task.exception()):
-                self.log.trouble("a connection", f"a connection of the allow proxy failed, a bug of arena: {repr(error)[:SAID]}")
-            resume()
-
-        def resume() -> None:
-            if not over.done() and len(served) < CONNECTIONS:
-                loop.add_reader(listener, take)
-
-        over = loop.create_future()  # nobody sets it: it ends by being cancelled
-        resume()
-        try:
-            await over
-        finally:
-            loop.remove_reader(listener)
-            for task in served:
-                task.cancel()
-            await asyncio.gather(*served, return_exceptions=True)
+    def failed(self, error: BaseException) -> None:
+        """A connection's task ended by an exception."""
+        self.log.trouble("a connection", f"a connection of the allow proxy failed, a bug of arena: {repr(error)[:SAID]}")
 
     async def handle(self, client: socket.socket) -> None:
         """One connection from its request to its log line."""

@@ -1,0 +1,97 @@
+"""A unix socket outside the sandbox that serves boxes, in a thread with an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CONNECTIONS = 128
+"""Served at once. A box may connect as often as it likes: the others wait in the kernel and use none of our descriptors."""
+QUEUE = 1024
+Handler = Callable[[socket.socket], Coroutine[Any, Any, None]]
+"""One connection, or the listener of them all."""
+
+
+@contextmanager
+def serving(path: Path, main: Handler) -> Iterator[None]:
+    """Run `main` with the listener of a new socket `path` for the length of the block; then it is cancelled.
+
+    Every user may connect: the folder that holds the socket says who can get there. OSError when it cannot begin.
+    """
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as thread:
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            listener.bind(f"/proc/self/fd/{folder}/{path.name}")  # the whole path may be longer than the 107 bytes of a name
+        finally:
+            os.close(folder)
+        path.chmod(0o666)
+        listener.listen(QUEUE)
+        listener.setblocking(False)
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(main(listener))
+        ended = thread.submit(_run, loop, task)
+        try:
+            yield
+        finally:
+            if not ended.done():
+                loop.call_soon_threadsafe(task.cancel)
+            ended.result()  # a bug of ours shows here
+            path.unlink()
+
+
+def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+    finally:
+        loop.close()
+
+
+async def accept(listener: socket.socket, handle: Handler, failed: Callable[[BaseException], None]) -> None:
+    """Serve each connection by a task of its own until cancelled; then all of them end. `failed` is told of bugs.
+
+    Not a task group: there the failure of one connection would be the end of all.
+    """
+    loop = asyncio.get_running_loop()
+    served: dict[asyncio.Task[None], socket.socket] = {}
+
+    # Not `loop.sock_accept`: cancelled as somebody connects, it loses him and complains.
+    def take() -> None:
+        try:
+            client, _ = listener.accept()
+        except OSError:  # the client is gone again, or we are out of descriptors: then do not ask again at once
+            loop.remove_reader(listener)
+            loop.call_later(0.05, resume)
+            return
+        task = loop.create_task(handle(client))
+        served[task] = client
+        task.add_done_callback(leave)
+        if len(served) == CONNECTIONS:
+            loop.remove_reader(listener)
+
+    def leave(task: asyncio.Task[None]) -> None:
+        served.pop(task).close()
+        if not task.cancelled() and (error := task.exception()):
+            failed(error)
+        resume()
+
+    def resume() -> None:
+        if not over.done() and len(served) < CONNECTIONS:
+            loop.add_reader(listener, take)
+
+    over = loop.create_future()  # nobody sets it: it ends by being cancelled
+    resume()
+    try:
+        await over
+    finally:
+        loop.remove_reader(listener)
+        for task in served:
+            task.cancel()
+        await asyncio.gather(*served, return_exceptions=True)
