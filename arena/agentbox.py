@@ -27,10 +27,14 @@ def agent_box(
     limits: Limits,
     gateway: str = "",
     key: str = "",
+    login: bool = False,
     tape: bytes | None = None,
     gpu: int | None = None,
 ) -> Box:
-    """The box in which this model's harness is started. `folder` holds the harness's files. UsageError, DataError."""
+    """The box in which this model's harness is started. `folder` holds the harness's files. UsageError, DataError.
+
+    With `login` its program uses the login of the person who runs arena.
+    """
     harness = chosen.harness
     words = words_of(chosen) | {"gateway": gateway, "key": key}
     found = program.found(harness)
@@ -41,14 +45,29 @@ def agent_box(
         command=(*command, prompt) if harness.prompt == "argument" else command,
         workspace=workspace,
         files=files if tape is None else files | {TAPE: tape},
-        home={path: rendered(harness, path, text, words, chosen) for path, text in harness.home.items()},
+        home={path: rendered(harness, path, text, words, chosen) for path, text in harness.home.items()}
+        | (logged_in(harness) if login else {}),
         binds={} if found is None else {program.INSIDE: found.folder},
         path=() if found is None else (f"{program.INSIDE}/{program.BIN}",),
-        env={name: filled(value, words) for name, value in harness.env.items()},
+        env={
+            name: filled(value, words)
+            for name, value in harness.env.items()
+            if not (login and ("{gateway}" in value or "{key}" in value))
+        },
         stdin=prompt.encode() if harness.prompt == "stdin" else b"",
         gpu=gpu,
         limits=limits,
     )
+
+
+def logged_in(harness: Harness) -> dict[str, bytes]:
+    """What a harness's program keeps of the login, from our own HOME. UsageError when it is not there."""
+    if harness.login is None:
+        raise UsageError(f"harness {harness.name} knows no login: leave --login out, and give it a key")
+    try:
+        return {path: (Path.home() / path).read_bytes() for path in harness.login.files}
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}: log in with {harness.title} first, outside arena") from None
 
 
 def words_of(chosen: Chosen) -> dict[str, str]:

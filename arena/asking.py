@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from arena.catalog import Chosen
 from arena.errors import UsageError
+from arena.gateway import Network
 from arena.gateway.asked import Asked, Caps
 from arena.gateway.routes import key, route
+from arena.gateway.rules import rule
+from arena.schema import Harness
 
 PATIENCE_S = 300.0
 
@@ -31,6 +35,15 @@ def pinned(chosen: Chosen, provider: Sequence[str] = (), *, unpinned: bool = Fal
             "or say --unpinned (the leaderboard shows it)"
         )
     return chosen._replace(model=model.model_copy(update={"provider": providers}))
+
+
+def for_login(network: Network, harness: Harness) -> Network:
+    """The network with the hosts that a harness's program must reach by itself, as it has no gateway."""
+    assert harness.login is not None
+    if network.mode == "open":
+        return network
+    rules = tuple(dict.fromkeys((*network.allowed, *map(rule, harness.login.hosts))))
+    return replace(network, mode="allow", allowed=rules)
 
 
 def asked(chosen: Chosen, caps: Caps = Caps(), patience_s: float = PATIENCE_S) -> Asked | None:  # noqa: B008  frozen

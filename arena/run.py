@@ -13,8 +13,8 @@ from typing import Any
 
 import arena
 from arena import annotations, catalog, documents, leaderboard, machine, paths, process, program, session, tape, workspace
-from arena.agentbox import takes_effort, words_of
-from arena.asking import PATIENCE_S, asked
+from arena.agentbox import logged_in, takes_effort, words_of
+from arena.asking import PATIENCE_S, asked, for_login
 from arena.collect import SUBMISSION_BYTES, NoSubmission, Submission, collect
 from arena.errors import ArenaError, UsageError
 from arena.gateway import Network
@@ -42,6 +42,8 @@ class Attempt:
     """What the agent may reach besides its model. A submission never has a network."""
     asked: Asked | None
     """Its model, as the gateway is told; None for one without."""
+    login: bool
+    """Whether its program uses a person's subscription instead."""
     program: program.Program | None
     """The agent's own; None for one that needs none."""
 
@@ -54,7 +56,7 @@ class Attempt:
             harness=self.chosen.harness.name,
             harness_digest=catalog.harness_digest(self.chosen.harness.name),
             model=self.chosen.model_name,
-            model_id=self.asked.model if self.asked else None,
+            model_id=(self.chosen.model.id or self.chosen.model_name) if self.chosen.model.route else None,
             route=self.chosen.model.route,
             provider=self.chosen.model.provider,
             effort=self.chosen.model.effort,
@@ -101,13 +103,29 @@ def attempt(
     network: Network = Network(),  # noqa: B008  frozen
     caps: Caps = Caps(),  # noqa: B008
     patience_s: float = PATIENCE_S,
+    login: bool = False,
 ) -> Attempt:
     """What is asked for, with all that is missing or misspelt refused now. ArenaError."""
     plays = tape.tape(chosen, paths.problems() / problem.name, hardware.profile, paths.workspaces())
-    installed, to = program.found(chosen.harness), asked(chosen, caps, patience_s)
+    installed = program.found(chosen.harness)
+    to = None if login else asked(chosen, caps, patience_s)
+    if login:
+        logged_in(chosen.harness)
+        network = for_login(network, chosen.harness)
     ready()
     return Attempt(
-        chosen, problem, hardware, terms, sandbox_name, backend(sandbox_name), plays, gpu, network, asked=to, program=installed
+        chosen,
+        problem,
+        hardware,
+        terms,
+        sandbox_name,
+        backend(sandbox_name),
+        plays,
+        gpu,
+        network,
+        asked=to,
+        login=login,
+        program=installed,
     )
 
 
@@ -192,6 +210,7 @@ def _play(attempt: Attempt, folder: workspace.Run, node: int | None, report: Rep
         gpu=node,
         network=attempt.network,
         asked=attempt.asked,
+        login=attempt.login,
         report=report,
     )
 

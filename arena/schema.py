@@ -241,6 +241,15 @@ class Cli(Record):
     """Which versions of the first package arena knows how to drive, such as `>=2.1,<3`."""
 
 
+class Login(Record):
+    """How a program uses a person's own subscription instead of a key."""
+
+    files: tuple[str, ...] = Field(min_length=1)
+    """What it keeps of the login, as paths below HOME. The agent can read the copies in its sandbox."""
+    hosts: tuple[str, ...] = Field(min_length=1)
+    """Whom it must reach, as `--allow` has them."""
+
+
 class Model(Record):
     """One model of a harness."""
 
@@ -279,6 +288,9 @@ class Harness(Record):
     """None: the command needs nothing that is not in every sandbox."""
     api: Api | None = None
     """How it speaks to its model; None: it has none."""
+    login: Login | None = None
+    """None: it runs with a key only. Where `gateway` is empty, a session uses a login: variables with `{gateway}` or `{key}` are
+    left out, and templates of `home` must do without."""
     efforts: Mapping[str, str] = {}
     """The efforts it knows -> how they are written in its command, variables or files; empty: any word, as it stands."""
     terminal_event: Mapping[str, str] | None = None

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ from arena.workspace import Run
 if TYPE_CHECKING:
     from arena.gateway.relay import Gateway
 
+ADDRESS = f"http://127.0.0.1:{GATEWAY_PORT}"
+"""Of the gateway, inside the box."""
 SOCKET = "model"
 LISTED = 10_000
 """Names of the workspace that are compared to see whether anything changed; a prankster may make millions."""
@@ -50,24 +53,25 @@ def play(
     limits: Limits | None = None,
     network: Network = Network(),  # noqa: B008  frozen
     asked: Asked | None = None,
+    login: bool = False,
     harness_folder: Path | None = None,
     sandbox_name: str = "bwrap",
 ) -> Session:
     """Run the agent in the run's workspace for its time; when this returns, the box is proven empty.
 
-    `limits` are the harness's on this machine unless given. With `asked`, the gateway serves that model.
+    `limits` are the harness's on this machine unless given. With `asked`, the gateway serves that model; with
+    `login` there is none, and the agent's program uses a person's subscription.
     """
     harness, folder = chosen.harness, harness_folder or paths.harnesses()
     limits = allowance.limits("agent", harness.limits) if limits is None else limits
     read = reader(folder / harness.events if harness.events else None, harness.terminal_event)
     before = _listing(run.work)
     started_at = datetime.now(UTC)
+    equip = partial(agent_box, chosen, run.work, prompt, folder=folder, limits=limits, login=login, tape=tape, gpu=gpu)
     with _gateway(asked, run, network) as (gateway, network), connected(network, run.network) as way:
-        address = f"http://127.0.0.1:{GATEWAY_PORT}" if gateway else ""
-        key = gateway.key if gateway else ""
-        box = agent_box(chosen, run.work, prompt, folder=folder, limits=limits, gateway=address, key=key, tape=tape, gpu=gpu)
-        command = [word.replace(key, "KEY") if key else word for word in box.command]
-        run.event("session_started", command=command, env=sorted(box.env), budget_s=terms.budget_s)
+        box = equip(gateway=ADDRESS, key=gateway.key) if gateway else equip()
+        shown = [word.replace(gateway.key, "KEY") if gateway else word for word in box.command]
+        run.event("session_started", command=shown, env=sorted(box.env), budget_s=terms.budget_s)
         box = replace(box, network=way.network, bridges=way.bridges, env={**box.env, **way.env})
         with sandbox.run(box) as running, Snapshots(running.workspace or run.work, run.snapshots, run.event) as snapshots:
             start_s = time.monotonic()
@@ -99,7 +103,7 @@ def play(
         allowed=tuple(map(str, network.allowed)),
         unsealed=network.mode == "open",
         limits=dict(running.limits),
-        usage=gateway.usage() if gateway else None,
+        usage=gateway.usage() if gateway else transcript.trajectory.usage if login else None,
         unpinned=asked is not None and asked.route.pinned and not asked.provider,
     )
     run.event("session_ended", **session.model_dump(mode="json"))

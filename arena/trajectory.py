@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.errors import DataError
+from arena.schema import Usage
 
 Event = Mapping[str, Any]
 Read = Callable[[Event], list[dict[str, Any]]]
@@ -72,6 +73,8 @@ class Trajectory:
         """The last thing said or done, for a display."""
         self.error = ""
         """The last error that the program told of."""
+        self.usage = Usage(source="cli")
+        """What the program says that it used, added up."""
         self.misread = 0
         """Events on which the reader failed."""
         self._read = read
@@ -83,6 +86,8 @@ class Trajectory:
         """Read an event and keep its steps. OSError when the disk is full."""
         try:
             steps = [step for step in self._read(event) if step["kind"] in FIELDS and FIELDS[step["kind"]] <= step.keys()]
+            if any(not isinstance(step[name], int) for step in steps if step["kind"] == "usage" for name in FIELDS["usage"]):
+                raise TypeError("usage is counted in whole numbers")
             lines = [json.dumps({"at_s": round(time.monotonic() - self._began_s, 3), **step}) for step in steps]
         except ODD:
             self.misread += 1
@@ -101,6 +106,9 @@ class Trajectory:
             self.ended_s, self.ended_well = time.monotonic(), bool(step["ok"])
         elif kind in ("text", "thinking", "call"):
             self.ended_s, self.ended_well = None, False
+        if kind == "usage":
+            more = {name: getattr(self.usage, name) + step[name] for name in FIELDS["usage"]}
+            self.usage = self.usage.model_copy(update=more | {"requests": self.usage.requests + 1})
         if kind == "error":
             self.error = str(step["text"])
         if said := str(step.get("text") or step.get("tool") or ""):

@@ -57,3 +57,24 @@ def test_an_effort_is_needed(given):
 
 def test_the_prompt_on_standard_input():
     assert box(chosen(prompt="stdin")).stdin == b"Write."
+
+
+LOGIN = {"files": [".tool/login.json"], "hosts": ["api.tool.test"]}
+
+
+def test_a_login_replaces_the_key(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".tool").mkdir()
+    (tmp_path / ".tool" / "login.json").write_text("token")
+    made = chosen(login=LOGIN, env={"URL": "{gateway}", "KEY": "{key}", "QUIET": "1"}, home={"c": "{% if gateway %}x{% endif %}"})
+    found = box(made, login=True)
+    assert found.home == {"c": b"", ".tool/login.json": b"token"}
+    assert found.env == {"QUIET": "1"}
+
+
+def test_a_login_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(UsageError, match="log in with Tool first"):
+        box(chosen(login=LOGIN), login=True)
+    with pytest.raises(UsageError, match="knows no login"):
+        box(chosen(), login=True)

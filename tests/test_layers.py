@@ -8,7 +8,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = [
     {"errors", "formula", "strict_yaml"},
-    {"schema", "paths", "documents", "collect", "process", "trajectory"},
+    {"schema", "paths", "documents", "collect", "process"},
+    {"trajectory"},
     {"catalog", "workspace", "annotations", "leaderboard", "machine", "snapshots", "transcript", "scratch", "program", "ending"},
     {"sandboxes", "gateway", "tape"},
     {"agentbox", "supervise", "asking"},

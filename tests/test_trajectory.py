@@ -82,3 +82,9 @@ def test_a_file_without_read(tmp_path):
     (tmp_path / "odd.py").write_text("x = 1\n")
     with pytest.raises(DataError, match="no function `read`"):
         reader(tmp_path / "odd.py", None)
+
+
+def test_usage_is_added_up(tmp_path):
+    usage = dict.fromkeys(trajectory.FIELDS["usage"], 2) | {"kind": "usage"}
+    steps = taken(tmp_path, {"steps": [usage, usage]}, {"steps": [usage | {"input_tokens": "9"}]})
+    assert (steps.usage.source, steps.usage.requests, steps.usage.input_tokens, steps.misread) == ("cli", 2, 4, 1)

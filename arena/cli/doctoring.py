@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import shutil
 from collections.abc import Callable, Iterator
 
@@ -10,6 +11,7 @@ import rich_click as click
 
 from arena import catalog, machine
 from arena import run as run_
+from arena.asking import pinned
 from arena.cli import options
 from arena.cli.display import Display
 from arena.cli.output import data, safe, tell
@@ -27,20 +29,33 @@ WIDTH = 18
 
 @click.command()
 @click.option("--score", "scoring", is_flag=True, help="Also score canary kernels here, end to end.")
+@click.option("--model", "-m", metavar="M", help="Also try this model: program, key, a request, a task in the sandbox.")
+@options.provider
 @options.gpu
 @options.sandbox
 @options.as_json
 @click.pass_context
-def doctor(context: click.Context, scoring: bool, gpu: int, sandbox_name: str, as_json: bool) -> None:
+def doctor(
+    context: click.Context,
+    scoring: bool,
+    model: str | None,
+    provider: tuple[str, ...],
+    unpinned: bool,
+    gpu: int,
+    sandbox_name: str,
+    as_json: bool,
+) -> None:
     """Check that this machine can run agents and score what they leave, and say what to do where it cannot."""
     checks = []
-    for check in _checks(sandbox_name, scoring, gpu):
+    chosen = pinned(run_.with_effort(catalog.model(model), None), provider, unpinned=unpinned) if model else None
+    tried = _model(chosen, sandbox_name) if chosen else ()
+    for check in itertools.chain(_checks(sandbox_name, scoring, gpu), tried):
         checks.append(check)
         if not as_json:
             tell(f"{MARKS[check.state]} {check.name:{WIDTH}} {safe(check.detail)}")
     if as_json:
         data([check._asdict() for check in checks])
-    elif not scoring:
+    elif not scoring and model is None:
         tell("`arena doctor --score` also scores canary kernels here, through the real sandbox and judge")
     if any(check.state == "missing" for check in checks):
         context.exit(2)
@@ -63,6 +78,14 @@ def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
         yield Check("canary", "missing", f"nothing can be scored without {' and '.join(without)}")
     elif scoring:
         yield from _canaries(sandbox_name, gpus(found), gpu)
+
+
+def _model(chosen: catalog.Chosen, sandbox_name: str) -> Iterator[Check]:
+    from arena.doctor import model  # its HTTP library takes half a second to import
+
+    with Display() as display:
+        found = list(model.checks(chosen, backend(sandbox_name), display.show))
+    yield from found
 
 
 def _canaries(sandbox_name: str, there: list[Gpu], number: int) -> Iterator[Check]:

@@ -9,6 +9,7 @@ from rich.table import Table
 from arena import annotations, catalog, paths, workspace
 from arena.cli import options
 from arena.cli.output import data, people, safe, tell, verdict
+from arena.gateway.routes import routes
 from arena.schema import Passed
 
 Rows = list[dict[str, Any]]
@@ -23,14 +24,31 @@ def _problems() -> Rows:
 
 def _models() -> Rows:
     return [
-        {"name": name, "harness": harness.name, "effort": model.effort, "title": model.title}
+        {
+            "name": name,
+            "harness": harness.name,
+            "effort": model.effort,
+            "route": model.route,
+            "provider": ", ".join(model.provider) or None,
+            "title": model.title,
+        }
         for harness in catalog.harnesses().values()
         for name, model in harness.models.items()
     ]
 
 
 def _harnesses() -> Rows:
-    return [{"name": h.name, "title": h.title, "models": len(h.models)} for h in catalog.harnesses().values()]
+    return [
+        {"name": h.name, "title": h.title, "models": len(h.models), "program": h.cli.packages[0] if h.cli else None}
+        for h in catalog.harnesses().values()
+    ]
+
+
+def _routes() -> Rows:
+    return [
+        {"name": name, "title": r.title, "apis": ", ".join(r.apis), "base_url": r.base_url, "key": r.key}
+        for name, r in routes().items()
+    ]
 
 
 def _hardware() -> Rows:
@@ -67,6 +85,7 @@ LISTS: dict[str, Callable[[], Rows]] = {
     "problems": _problems,
     "models": _models,
     "harnesses": _harnesses,
+    "routes": _routes,
     "hardware": _hardware,
     "runs": _runs,
 }
@@ -76,7 +95,7 @@ LISTS: dict[str, Callable[[], Rows]] = {
 @click.argument("what", metavar="WHAT", type=click.Choice(list(LISTS)))
 @options.as_json
 def list_(what: str, as_json: bool) -> None:
-    """List the problems, models, harnesses, hardware or runs there are."""
+    """List the problems, models, harnesses, routes, hardware or runs there are."""
     rows = LISTS[what]()
     if as_json:
         data(rows)

@@ -61,8 +61,13 @@ def network(command: Callable[..., None]) -> Callable[..., None]:
     return _network(_allow(_allow_private(with_network)))
 
 
+def provider(command: Callable[..., None]) -> Callable[..., None]:
+    """Who may answer: the command gets `provider` and `unpinned`."""
+    return _provider(_unpinned(command))
+
+
 def means(command: Callable[..., None]) -> Callable[..., None]:
-    """The options about the model's provider; the command gets `caps`, `patience_s`, `provider` and `unpinned` for them."""
+    """What the model may use up: the command gets `caps` and `patience_s`."""
 
     @functools.wraps(command)
     def with_means(
@@ -70,7 +75,7 @@ def means(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         command(*words, caps=Caps(max_requests, max_tokens, max_cost), patience_s=seconds(patience, "--patience"), **options)
 
-    return _provider(_unpinned(_requests(_tokens(_cost(_patience(with_means))))))
+    return _requests(_tokens(_cost(_patience(with_means))))
 
 
 def seconds(text: str, option: str = "--budget") -> float:

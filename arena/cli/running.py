@@ -32,7 +32,11 @@ SILENCE_S = 900.0
 @click.option("--trials", "-n", default=1, show_default=True, type=click.IntRange(1), help="Independent attempts at the cell.")
 @options.sandbox
 @options.network
+@options.provider
 @options.means
+@click.option(
+    "--login", is_flag=True, help="Use your subscription's login, copied into the sandbox: no gateway, nothing metered."
+)
 @click.option("--exclude-backoff", is_flag=True, help="The time for which the provider fails is added to the budget.")
 @options.as_json
 @click.pass_context
@@ -51,6 +55,7 @@ def run(
     patience_s: float,
     provider: tuple[str, ...],
     unpinned: bool,
+    login: bool,
     exclude_backoff: bool,
     as_json: bool,
 ) -> None:
@@ -68,6 +73,7 @@ def run(
         network=network,
         caps=caps,
         patience_s=patience_s,
+        login=login,
     )
     options.say_hardware(hardware_name, hardware, gpu)
     done = []
