@@ -210,6 +210,8 @@ class Route(Record):
     """With the version, such as `https://openrouter.ai/api/v1`: what follows is one of the interface's own paths."""
     key: str | None
     """Name of the environment variable, or of the file among the keys, that holds the key; None where no key is needed."""
+    bearer: bool = False
+    """Whether it goes as `Authorization: Bearer` even where the interface has a header of its own, as copies of it often want."""
     prices: str | None = None
     """The provider's name in the price table of genai-prices; None: the cost stays unknown."""
     pinned: bool = False

@@ -195,7 +195,7 @@ def test_a_judge_without_torch_says_what_to_install(arena: Arena) -> None:
     assert not arena.runs
 
 
-@pytest.mark.parametrize("what", ["problems", "models", "harnesses", "hardware", "runs"])
+@pytest.mark.parametrize("what", ["problems", "models", "harnesses", "routes", "hardware", "runs"])
 def test_lists_for_people_and_for_programs(what: str, shared: Arena) -> None:
     rows = shared.json("list", what)
     done = shared("list", what)

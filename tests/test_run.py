@@ -182,10 +182,10 @@ def test_the_effort_replaces_the_model_s_own(arena: Arena) -> None:
 def test_efforts_that_cannot_be_asked_for(arena: Arena) -> None:
     model = arena.harness("thinker", *EFFORT)
     assert arena.refused(*RUN, "--effort", "high") == (
-        "harness builtin takes no effort (its command has no {effort}): leave --effort out"
+        "harness builtin takes no effort (nothing of it has {effort}): leave --effort out"
     )
     assert arena.refused(*RUN, "--model", model) == (
-        "harness thinker needs an effort, and model thinker-model names none: give --effort"
+        "harness thinker is started with an effort, and model thinker-model names none: give --effort"
     )
     assert "give a word" in arena.refused(*RUN, "--model", model, "--effort", "--yolo")
     assert not arena.runs

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 from pathlib import Path
 
 from aiohttp import web
 
-from .plan import MODES, plan
+from .plan import MODES, Plan, turns
+from .script import Use
 from .server import Server
 
 
@@ -22,18 +24,26 @@ def options() -> argparse.Namespace:
     parser.add_argument("--solution", type=Path, required=True, help="file whose text the script writes to solution.py")
     parser.add_argument("--check", default="python check.py", help="command of the second turn")
     parser.add_argument("--extra", action="append", default=[], help="a further command beside it (may be given again)")
+    parser.add_argument("--use", nargs=2, action="append", default=[], metavar=("TOOL", "JSON"), help="a call in a further turn")
     parser.add_argument("--thinking", action="store_true", help="answers begin with thinking")
     parser.add_argument("--provider", default="Stub Provider", help="who answers behind the broker")
     parser.add_argument("--no-price", action="store_true", help="the broker does not tell what an answer costs")
+    parser.add_argument("--crowded", type=int, default=0, metavar="TOKENS", help="input that each answer claims beyond its own")
     parser.add_argument("--log", type=Path, help="append a JSON line for each request and each answer to this file")
     return parser.parse_args()
 
 
 async def serve(given: argparse.Namespace) -> None:
     """Listen, say where, and go on for ever."""
-    text = given.solution.read_text()
-    script = plan(
-        given.mode, given.key, text, tuple(given.extra), given.thinking, given.provider, given.check, not given.no_price
+    uses = [Use(name, json.loads(arguments)) for name, arguments in given.use]
+    script = Plan(
+        given.mode,
+        given.key,
+        turns(given.solution.read_text(), given.check, given.extra, uses),
+        thinking=given.thinking,
+        provider=given.provider,
+        price=not given.no_price,
+        crowded=given.crowded,
     )
     runner = web.AppRunner(Server(script, given.log).app(), access_log=None)
     await runner.setup()

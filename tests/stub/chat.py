@@ -61,16 +61,18 @@ def reason(reply: Reply) -> str:
     return "tool_calls" if reply.calls else "stop"
 
 
-def reasoning(reply: Reply) -> str:
-    """The field that holds the thinking: OpenRouter's name, or the one of most others."""
-    return "reasoning_content" if reply.provider is None else "reasoning"
+def reasoning(reply: Reply, text: str) -> dict[str, Any]:
+    """A piece of the thinking, in OpenRouter's two fields or in the one of most others."""
+    if reply.provider is None:
+        return {"reasoning_content": text}
+    return {"reasoning": text, "reasoning_details": [{"type": "reasoning.text", "text": text, "format": "unknown", "index": 0}]}
 
 
 def whole(reply: Reply) -> dict[str, Any]:
     """The answer to a request that does not stream."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text}
     if reply.thinking:
-        message[reasoning(reply)] = reply.thinking
+        message |= reasoning(reply, reply.thinking)
     if reply.calls:
         message["tool_calls"] = [called(call) for call in reply.calls]
     choice = {"index": 0, "message": message, "finish_reason": reason(reply)}
@@ -80,7 +82,7 @@ def whole(reply: Reply) -> dict[str, Any]:
 def frames(reply: Reply) -> list[Frame]:
     """The answer as a stream, but for its end."""
     found = [chunk(reply, {"role": "assistant", "content": ""})]
-    found += [chunk(reply, {reasoning(reply): piece}) for piece in pieces(reply.thinking)]
+    found += [chunk(reply, reasoning(reply, piece)) for piece in pieces(reply.thinking)]
     found += [chunk(reply, {"content": piece}) for piece in pieces(reply.text)]
     for index, call in enumerate(reply.calls):
         whole_call = called(call)

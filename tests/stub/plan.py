@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from . import gemini
-from .script import SIDE_TOKENS, TOKENS, Act, Asked, Reply, Run, Write, calls
+from .script import SIDE_TOKENS, TOKENS, Act, Asked, Reply, Run, Tokens, Use, Write, calls
 
 Mode = Literal["ok", "401", "429", "500", "cut", "early", "loop", "hang", "unknown_model", "other_provider", "other_model"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -45,14 +46,13 @@ class Plan:
     """Who answers behind the broker."""
     price: bool = True
     """Whether the broker tells what an answer costs."""
+    crowded: int = 0
+    """Added to the input of every answer of the script: near a model's limit, and a program begins to shorten its history."""
 
 
-def plan(
-    mode: Mode, key: str | None, solution: str, extra: tuple[str, ...], thinking: bool, provider: str, check: str, price: bool
-) -> Plan:
-    """A script that writes `solution`, runs the command `check` and `extra` side by side, and says that it is done."""
-    turns = ((Write("solution.py", solution),), (Run(check), *map(Run, extra)))
-    return Plan(mode, key, turns, thinking=thinking, provider=provider, price=price)
+def turns(solution: str, check: str, extra: Sequence[str], uses: Sequence[Use]) -> tuple[tuple[Act, ...], ...]:
+    """A script that writes `solution`, runs the command `check` and those of `extra` side by side, and then these tools."""
+    return ((Write("solution.py", solution),), (Run(check), *map(Run, extra)), *((use,) for use in uses))
 
 
 def reply(asked: Asked, plan: Plan, broker: bool) -> Reply:
@@ -67,13 +67,21 @@ def reply(asked: Asked, plan: Plan, broker: bool) -> Reply:
     return Reply(
         model=f"{asked.model}-other" if plan.mode == "other_model" else asked.model,
         text=text,
-        tokens=SIDE_TOKENS if asked.side else TOKENS[min(asked.turn, len(TOKENS) - 1)],
+        tokens=tokens(asked, plan),
         calls=calls(acts, asked.tools),
         thinking=THINKING if plan.thinking and not asked.side else "",
         provider=None if not broker else "Somebody Else" if plan.mode == "other_provider" else plan.provider,
         cost_usd=round(PRICE_USD * (asked.turn + 1), 6) if broker and plan.price else None,
         id=secrets.token_hex(8),
     )
+
+
+def tokens(asked: Asked, plan: Plan) -> Tokens:
+    """What the answer is said to cost."""
+    if asked.side:
+        return SIDE_TOKENS
+    told = TOKENS[min(asked.turn, len(TOKENS) - 1)]
+    return replace(told, input=told.input + plan.crowded)
 
 
 def ends_badly(asked: Asked, plan: Plan) -> bool:

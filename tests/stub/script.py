@@ -31,7 +31,15 @@ class Run:
     command: str
 
 
-Act = Write | Run
+@dataclass(frozen=True)
+class Use:
+    """Call the tool of that name, whatever it does."""
+
+    tool: str
+    arguments: dict[str, Any]
+
+
+Act = Write | Run | Use
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,8 @@ def calls(acts: Sequence[Act], tools: Sequence[Tool]) -> tuple[Call, ...]:
 def call(act: Act, tools: Sequence[Tool]) -> Call:
     """One act as a call of whichever of the tools can do it. LookupError when none can."""
     number = f"call_{secrets.token_hex(8)}"
+    if isinstance(act, Use):
+        return Call(number, act.tool, act.arguments, "function")
     by_name = {tool.name: tool for tool in tools}
     if code := next((tool for tool in tools if tool.shape == "code"), None):
         return Call(number, code.name, javascript(act), "code")
@@ -127,7 +137,7 @@ def call(act: Act, tools: Sequence[Tool]) -> Call:
     return Call(number, shell.name, filled(shell.schema, known), "function")
 
 
-def javascript(act: Act) -> str:
+def javascript(act: Write | Run) -> str:
     """The act as a program for a tool that runs programs."""
     if isinstance(act, Write):
         return f"text(await tools.apply_patch({quoted(patch(act))}));"
