@@ -52,7 +52,7 @@ def _usage(stats: object) -> list[dict]:
             "cache_read_tokens": cached,
             "cache_write_tokens": 0,
             "output_tokens": output,
-            "reasoning_tokens": _count(stats.get("total_tokens")) - given - output,
+            "reasoning_tokens": max(0, _count(stats.get("total_tokens")) - given - output),
         }
     ]
 
