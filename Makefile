@@ -1,7 +1,8 @@
 # make demo    one run of the built-in oracle, from nothing to a score      make test    everything that CI runs
 # make check   lint, types and the fast tests, before each commit           make clean   away with .venv and the caches
+# make test-cli   the agents' own programs (1.4 GB from npm) against a stub of their providers
 
-.PHONY: demo test check clean
+.PHONY: demo test test-cli check clean
 
 demo:
 	@scripts/setup demo
@@ -10,6 +11,11 @@ demo:
 test:
 	@scripts/setup test
 	@scripts/check --all
+
+test-cli:
+	@scripts/setup test
+	@scripts/cli --all
+	@.venv/bin/python -m pytest -q -ra -n auto -m cli tests/cli
 
 check:
 	@scripts/setup test

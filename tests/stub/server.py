@@ -93,7 +93,7 @@ class Server:
         told = asdict(module.told(said.tokens)) | {"cost_usd": said.cost_usd}
         line = {"kind": "answer", "number": number, "status": 200, "turn": asked.turn, "side": asked.side, "model": said.model}
         broken = ends_badly(asked, self.plan)
-        if not asked.stream and not broken:
+        if not asked.stream and (not broken or self.plan.mode == "early"):
             self.note(**line, usage=told)
             return web.json_response(module.whole(said))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})

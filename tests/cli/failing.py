@@ -1,0 +1,58 @@
+"""What becomes of a run whose provider fails in each way of the stub, with each agent's program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents import AGENTS, SMALL, play
+
+PATIENCE_S = 15
+BUDGETS_S = {"loop": 20, "hang": 20}
+BUDGET_S = 90
+
+WAYS = {
+    "401": "every request is refused for its key",
+    "429": "every request comes too soon (retry-after: 1)",
+    "500": "the provider fails at every request",
+    "cut": "from the second turn on the connection breaks within the answer",
+    "early": "from the second turn on the stream ends without a finish reason",
+    "loop": "calls of tools without end",
+    "hang": "from the second turn on nothing follows the headers",
+    "unknown_model": "404 at every request",
+    "other_model": "another model answers; with opencode also another provider",
+}
+"""Each as the stub plays it."""
+EXPECTED = {way: "provider_error" for way in WAYS} | {"loop": "deadline", "hang": "deadline"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one run ended."""
+
+    status: str
+    exit_code: int | None
+    seconds: float
+    requests: int
+    """That reached the provider."""
+    message: str
+
+    def cell(self) -> str:
+        """For the table."""
+        code = "killed" if self.exit_code is None else f"exit {self.exit_code}"
+        return f"{self.status}, {code}, {self.seconds:.0f} s, {self.requests}"
+
+
+def attempt(folder: Path, harness: str, way: str) -> Outcome:
+    """One run against a stub that fails that way."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "small.py").write_text(SMALL)
+    terms = ("--budget", f"{BUDGETS_S.get(way, BUDGET_S)}s", "--patience", f"{PATIENCE_S}s")
+    mode = "other_provider" if (harness, way) == ("opencode", "other_model") else way
+    words = ("--mode", mode, "--check", "true")
+    played = play(folder, AGENTS[harness], terms, *words, solution=folder / "small.py")
+    session: dict[str, Any] = played.session
+    return Outcome(
+        session["agent_status"], session["exit_code"], session["elapsed_s"], len(played.stub.asked()), session["message"]
+    )

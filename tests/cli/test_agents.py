@@ -1,0 +1,118 @@
+"""Each agent's program, driven by `arena run` from its start to a scored kernel, with the stub for a provider."""
+
+from pathlib import Path
+
+import pytest
+from agents import AGENTS, CANARY, SMALL, Agent, Played, holders, missing, play
+from stub import SUMMED
+
+from arena.sandboxes import bwrap
+
+pytestmark = [
+    pytest.mark.cli,
+    pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}"),
+]
+HALVES = CANARY[:9], CANARY[9:]
+# In two halves: the command itself stands in every transcript. What it finds goes into the workspace, whole.
+SNOOP = (
+    "{ env; cat /proc/*/environ | tr '\\0' '\\n'; cat /proc/*/cmdline | tr '\\0' ' '; "
+    f"a={HALVES[0]}; b={HALVES[1]}; "
+    'grep -rl "$a$b" /home /tmp /run /etc /workspace; echo searched; } 2>/dev/null | tee seen.txt'
+)
+
+
+@pytest.fixture(params=AGENTS.values(), ids=AGENTS)
+def agent(request) -> Agent:
+    if reason := missing(request.param.harness):
+        pytest.skip(reason)
+    return request.param
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    (tmp_path / "small.py").write_text(SMALL)
+    return tmp_path / "small.py"
+
+
+def bodies(played: Played) -> list[dict]:
+    return [line["body"] for line in played.stub.asked()]
+
+
+def test_from_the_prompt_to_a_score(agent: Agent, tmp_path: Path) -> None:
+    played = play(tmp_path, agent, ("--budget", "4m"), "--thinking", "--extra", SNOOP)
+    session, usage = played.session, played.session["usage"]
+    assert played.annotation["score"]["verdict"] == "passed", played.told
+    assert session["agent_status"] == "complete", session["message"]
+    assert (session["network"], session["unsealed"]) == ("gateway", False)
+
+    told = played.stub.usage()
+    assert {name: usage[f"{name}_tokens"] for name in SUMMED} == told
+    assert (usage["requests"], usage["failed"], usage["unmetered"]) == (len(played.stub.asked()), 0, 0)
+    assert usage["efforts"] == [agent.effort]
+    assert usage["models"] == [agent.id]
+
+    prompt = (played.folder / "work" / "PROMPT.md").read_text()
+    assert prompt.strip() in every_text(bodies(played)[0])
+    kinds = [step["kind"] for step in played.steps]
+    assert {"call", "result", "text", "end"} <= set(kinds)
+    assert any("check.py" in str(step["input"]) for step in played.steps if step["kind"] == "call")
+
+    seen = (played.folder / "work" / "seen.txt").read_text()
+    assert "HOME=/home/agent" in seen and seen.endswith("searched\n")
+    assert CANARY not in played.told
+    assert holders(played.arena.home, CANARY) == []
+    (manifest,) = played.folder.glob("manifest.json")
+    assert agent.harness in manifest.read_text()
+
+
+def test_what_the_program_says_it_used_is_what_was_sent(agent: Agent, tmp_path: Path, small: Path) -> None:
+    """Not recorded, as the gateway's count is; but a reader that counts wrong would count wrong with a login too."""
+    played = play(tmp_path, agent, ("--budget", "2m"), "--thinking", "--check", "true", solution=small)
+    steps = [step for step in played.steps if step["kind"] == "usage"]
+    if agent.harness == "kimi":
+        assert steps == []  # it tells of none
+        return
+    assert {name: sum(step[f"{name}_tokens"] for step in steps) for name in SUMMED} == played.stub.usage()
+
+
+def test_nobody_else_is_asked(agent: Agent, tmp_path: Path, small: Path) -> None:
+    """Neither for a title nor by a subagent, whichever model that would have by itself."""
+    use = ("--use", *agent.subagent) if agent.subagent[0] else ()
+    played = play(tmp_path, agent, ("--budget", "2m"), "--check", "true", *use, solution=small)
+    assert played.session["agent_status"] == "complete", played.session["message"]
+    assert played.session["usage"]["models"] == [agent.id]
+    asked = {body.get("model") or line["path"] for line, body in zip(played.stub.asked(), bodies(played), strict=True)}
+    assert all(agent.id in model for model in asked), asked
+    assert len(played.stub.asked()) > (3 if use else 2)
+
+
+def test_the_broker_is_told_who_may_answer(tmp_path: Path, small: Path) -> None:
+    if reason := missing("opencode"):
+        pytest.skip(reason)
+    played = play(tmp_path, AGENTS["opencode"], ("--budget", "2m"), "--check", "true", solution=small)
+    for body in bodies(played):
+        assert body["provider"] == {"order": ["z-ai"], "allow_fallbacks": False}
+        assert body["reasoning"] == {"effort": "high"}
+        assert "models" not in body and "plugins" not in body
+    usage = played.session["usage"]
+    assert usage["providers"] == ["Z.AI"]
+    assert (usage["cost_usd"], usage["cost_source"]) == (played.stub.cost_usd(), "provider")
+
+
+@pytest.mark.parametrize("model", ["gpt-5.5", "gpt-6-sol", "gpt-5.2-codex"])
+def test_the_three_ways_of_codex_to_offer_tools(model: str, tmp_path: Path, small: Path) -> None:
+    """A free-form patch, a program in JavaScript, and a shell alone."""
+    if reason := missing("codex"):
+        pytest.skip(reason)
+    agent = Agent("codex", f"openai/{model}", model, "high", ("", ""))
+    played = play(tmp_path, agent, ("--budget", "2m", "--effort", "high"), "--check", "true", solution=small)
+    assert played.session["agent_status"] == "complete", played.session["message"]
+    assert (played.folder / "work" / "solution.py").read_text() == SMALL
+
+
+def every_text(value: object) -> str:
+    """All texts of a JSON document, one after the other."""
+    if isinstance(value, str):
+        return value + "\n"
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return "".join(map(every_text, parts))
