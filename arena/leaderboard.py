@@ -93,6 +93,8 @@ class Row(Record):
     unpinned: bool
     """Whether a broker was free to choose who answers."""
     budget_s: float
+    without_backoff: bool
+    """Whether the time for which the provider failed was added to it."""
     network: Reach
     allowed: tuple[str, ...]
     """Hosts that it could reach, with network `allow`."""
@@ -146,6 +148,7 @@ class _Line(NamedTuple):
     provider: tuple[str, ...]
     unpinned: bool
     budget_s: float
+    without_backoff: bool
     harness_digest: str
     network: Reach
     allowed: tuple[str, ...]
@@ -185,6 +188,7 @@ def _table(hardware: str, annotations: Sequence[Annotation]) -> Table:
             provider=line.provider,
             unpinned=line.unpinned,
             budget_s=line.budget_s,
+            without_backoff=line.without_backoff,
             network=line.network,
             allowed=line.allowed,
             entries={key: _entry(trials) for key, trials in sorted(found.items())},
@@ -214,6 +218,7 @@ def _line(annotation: Annotation) -> _Line:
         cell.provider,
         session.unpinned,
         cell.budget_s,
+        cell.without_backoff,
         cell.harness_digest,
         reach,
         allowed,

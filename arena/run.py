@@ -62,6 +62,7 @@ class Attempt:
             effort=self.chosen.model.effort,
             hardware=self.hardware.name,
             budget_s=self.terms.budget_s,
+            without_backoff=self.terms.without_backoff,
         )
 
 

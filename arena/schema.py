@@ -335,6 +335,8 @@ class Cell(Record):
     effort: str | None = None
     hardware: Name
     budget_s: Positive
+    without_backoff: bool = False
+    """Whether the time for which the provider failed was added to the budget."""
 
 
 AgentStatus = Literal["complete", "deadline", "crashed", "no_activity", "refused", "provider_error", "budget_exhausted"]

@@ -95,7 +95,7 @@ def play(
         exit_code=ending.exit_code,
         started_at=started_at,
         elapsed_s=round(ending.elapsed_s, 3),
-        overshoot_s=round(max(0.0, empty_s - terms.budget_s), 3) if ending.cause == "budget" else 0.0,
+        overshoot_s=round(max(0.0, empty_s - ending.granted_s), 3) if ending.cause == "budget" else 0.0,
         events=transcript.events,
         snapshots=snapshots.count,
         sandbox=sandbox_name,

@@ -73,6 +73,8 @@ class Ending(NamedTuple):
     cause: Cause
     elapsed_s: float
     """Seconds from the start until the command had ended or was about to be killed."""
+    granted_s: float
+    """The budget, and what was added to it."""
 
 
 def supervise(
@@ -81,27 +83,27 @@ def supervise(
     """Wait for the end of the command, of its lingering, or of its time, on the clock that nobody can set."""
     start_s = time.monotonic()
     while True:
-        extra_s = traffic.backoff_s if traffic and terms.without_backoff else 0.0
-        end_s = start_s + terms.budget_s + extra_s
+        granted_s = terms.budget_s + (traffic.backoff_s if traffic and terms.without_backoff else 0.0)
+        end_s = start_s + granted_s
         done_s = transcript.trajectory.ended_s
         until_s = end_s if done_s is None else min(end_s, done_s + terms.linger_s)
         left_s = until_s - time.monotonic()
         code = running.wait(min(LOOK_S, max(0.0, left_s)))
         elapsed_s = time.monotonic() - start_s
         if code is not None:
-            return Ending(code, "itself", elapsed_s)
+            return Ending(code, "itself", elapsed_s, granted_s)
         # What was heard during this wait decides, not what was known before it.
         if left_s <= 0 and transcript.trajectory.ended_s is None:
             cause: Cause | None = "budget"
         elif left_s <= 0 and done_s is not None:
-            return Ending(None, "itself", elapsed_s)
+            return Ending(None, "itself", elapsed_s, granted_s)
         else:
             cause = _cause(transcript, terms, traffic)
         if cause is not None:
             report(Progress("stopping", transcript.last, elapsed_s, terms.budget_s))
             running.terminate()
             code = running.wait(terms.grace_s if cause == "budget" else min(terms.grace_s, STOP_GRACE_S))
-            return Ending(code, cause, time.monotonic() - start_s)
+            return Ending(code, cause, time.monotonic() - start_s, granted_s)
         report(Progress("agent" if done_s is None else "lingering", transcript.last, elapsed_s, terms.budget_s))
 
 

@@ -10,8 +10,9 @@ from arena import annotations, documents, leaderboard, paths, workspace
 from arena import run as run_
 from arena.cli import options
 from arena.cli.output import data, safe, tell
-from arena.cli.results import show_score
+from arena.cli.results import show_score, show_session, usage_words
 from arena.errors import UsageError
+from arena.gateway import ledger
 from arena.schema import Annotation, Review
 
 NEAREST = 10
@@ -36,6 +37,8 @@ def show(run_id: str, as_json: bool) -> None:
     tell(f"[bold]{safe(run_id)}[/] {found.state}")
     for event in events:
         tell(f"{safe(event['at'])} {safe(event['kind'])}")
+    if found.run.ledger.exists():
+        tell(safe(usage_words(ledger.read(found.run.ledger))))
     tell(f"files {safe(found.run.folder)}")
 
 
@@ -51,6 +54,7 @@ def _show_annotation(annotation: Annotation) -> None:
         f"agent {session.agent_status} after {session.elapsed_s:.1f} s, {session.events} events, "
         f"{session.snapshots} snapshots: {safe(session.message)}"
     )
+    show_session(session)
     show_score(annotation.score)
     if review := annotation.review:
         tell(f"review {review.verdict}: {safe(review.summary)}")

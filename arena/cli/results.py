@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from arena.cli.output import people, safe, tell, verdict
-from arena.schema import Attainable, Device, Evidence, Hardware, Passed, Refused, ShapeScore
+from arena.schema import Attainable, Device, Evidence, Hardware, Passed, Refused, Session, ShapeScore, Usage
 
 MOST_NAMES = 6
 """Kernels named to a person; all are in the annotation."""
@@ -32,6 +32,26 @@ def show_score(score: Passed | Refused) -> None:
     spent = score.timings
     parts = f"build {spent.build_s:.1f}, check {spent.check_s:.1f}, benchmark {spent.benchmark_s:.1f}, audit {spent.audit_s:.1f}"
     tell(f"scored in {spent.total_s:.1f} s: {parts}")
+
+
+def show_session(session: Session) -> None:
+    """What a session used of its model, and what keeps it apart from others."""
+    if session.usage:
+        tell(safe(usage_words(session.usage)))
+    if session.unpinned:
+        tell("[bold yellow]unpinned:[/] the broker chose who answered, and the leaderboard says so")
+    if session.unsealed:
+        tell("[bold yellow]unsealed:[/] the agent had this machine's network, and the leaderboard keeps the run apart")
+
+
+def usage_words(usage: Usage) -> str:
+    """What the model was asked for, in a line."""
+    read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    cost = "cost unknown" if usage.cost_usd is None else f"{usage.cost_usd:.4f} USD ({usage.cost_source})"
+    failed = f", {usage.failed} of them failed" if usage.failed else ""
+    unmetered = f", {usage.unmetered} of them unmetered" if usage.unmetered else ""
+    wrote = usage.output_tokens + usage.reasoning_tokens
+    return f"model {usage.requests} requests{failed}{unmetered}; {read} tokens in, {wrote} out; {cost}"
 
 
 def _shapes(score: Passed) -> Table:

@@ -10,10 +10,10 @@ from arena.asking import pinned
 from arena.cli import options
 from arena.cli.display import Display
 from arena.cli.output import data, safe, tell
-from arena.cli.results import show_score
+from arena.cli.results import show_score, show_session
 from arena.gateway import Network
 from arena.gateway.asked import Caps
-from arena.schema import Annotation, Usage
+from arena.schema import Annotation
 from arena.supervise import Terms
 
 SILENCE_S = 900.0
@@ -92,25 +92,10 @@ def run(
 def _summary(annotation: Annotation) -> None:
     session = annotation.session
     tell(f"agent {session.agent_status} after {session.elapsed_s:.1f} s: {safe(session.message)}")
-    if session.usage:
-        tell(_usage(session.usage))
-    if session.unpinned:
-        tell("[bold yellow]unpinned:[/] the broker chose who answered, and the leaderboard says so")
-    if session.unsealed:
-        tell("[bold yellow]unsealed:[/] the agent had this machine's network, and the leaderboard keeps the run apart")
+    show_session(session)
     show_score(annotation.score)
     tell(f"annotation  {safe(paths.annotations() / annotation.run_id)}.yaml")
     tell(f"leaderboard {safe(paths.leaderboard() / 'LEADERBOARD.md')}")
-
-
-def _usage(usage: Usage) -> str:
-    """What the model was asked for, in a line."""
-    read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    cost = "cost unknown" if usage.cost_usd is None else f"{usage.cost_usd:.4f} USD ({usage.cost_source})"
-    failed = f", {usage.failed} of them failed" if usage.failed else ""
-    unmetered = f", {usage.unmetered} of them unmetered" if usage.unmetered else ""
-    wrote = usage.output_tokens + usage.reasoning_tokens
-    return f"model {usage.requests} requests{failed}{unmetered}; {read} tokens in, {wrote} out; {cost}"
 
 
 COMMANDS = (run,)

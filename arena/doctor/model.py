@@ -125,6 +125,6 @@ def _agent(chosen: Chosen, to: Asked, sandbox: Sandbox, report: Callable[[Progre
     told = f"{played.agent_status} after {played.elapsed_s:.1f} s and {used.requests if used else 0} requests"
     if played.agent_status == "complete" and wrote and ran:
         return Check("agent", "ok", f"wrote a file, ran a command, {told}")
-    lacking = "" if wrote else "wrote no solution.py; "
+    lacking = "" if wrote else "did not write `x = 1` into solution.py; "
     lacking += "" if ran else "was not seen to run check.py; "
     return Check("agent", "missing", f"{lacking}{told}: {played.message}")
