@@ -1,0 +1,144 @@
+"""One request on its way to the provider, and the answer on its way back: forwarded first, read second."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from arena.gateway.account import Account
+from arena.gateway.apis import Place, key_header
+from arena.gateway.asked import Asked
+from arena.gateway.closing import SAID, Outcome
+from arena.gateway.entries import Began, Ended
+from arena.gateway.headers import downward, upward
+from arena.gateway.leak import Guard, scrubbed
+from arena.gateway.meter import Meter, wrong_model, wrong_provider
+from arena.gateway.policy import Wish
+from arena.gateway.rules import Refusal
+from arena.gateway.upstream import STREAM_HEAD_S, WHOLE_HEAD_S, Upstream, checked, headed
+
+STALLED_S = 30.0
+"""A program that leaves after so long a silence had reason to."""
+WORDS_BYTES = 1 << 16
+LEAKED = "the provider's answer holds the real key"
+
+
+class Exchange:
+    """Of one request."""
+
+    def __init__(self, asked: Asked, account: Account, began: Began) -> None:
+        self._asked = asked
+        self._account = account
+        self._began = began
+        self._seen = Outcome()
+        self._heard_s = time.monotonic()
+
+    def line(self) -> Ended:
+        """What the ledger is told when it has ended."""
+        return self._seen.line(self._asked, self._began, self._account.now_s())
+
+    async def run(self, request: web.BaseRequest, up: Upstream, at: Place, wish: Wish, body: bytes) -> web.StreamResponse:
+        """Pass the request on, and the answer back. Refusal 502 or 504 when there is none."""
+        seen = self._seen
+        try:
+            answer = await self._ask(request, up, at, wish, body)
+            well = answer.status < 300 and at.kind == "model"
+            self._account.streaming += well
+            try:
+                return await self._deliver(request, answer)
+            finally:
+                self._account.streaming -= well
+                answer.close()
+        except Refusal as refusal:
+            seen.how, seen.error = "error", refusal.reason
+            raise
+        except (asyncio.CancelledError, ConnectionError):  # of the program: of the provider's ends, none comes to here
+            seen.how = "stalled" if time.monotonic() - self._heard_s > STALLED_S else "left"
+            raise
+
+    async def _ask(self, request: web.BaseRequest, up: Upstream, at: Place, wish: Wish, body: bytes) -> aiohttp.ClientResponse:
+        head_s = STREAM_HEAD_S if wish.stream else WHOLE_HEAD_S
+        key = key_header(self._asked.api, self._asked.route, self._asked.key)
+        try:
+            async with asyncio.timeout(head_s):
+                return await up.session.post(
+                    URL(f"{self._asked.route.base_url}/{at.path}", encoded=True),
+                    data=body,
+                    headers=headed([*upward(request.headers.items()), *key.items()]),
+                    allow_redirects=False,
+                    proxy=up.proxy,
+                )
+        except TimeoutError:
+            raise Refusal(504, f"the provider did not begin to answer within {head_s:.0f} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise Refusal(502, f"the provider cannot be reached: {self._words(error)}") from None
+
+    async def _deliver(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        self._seen.status, self._heard_s = answer.status, time.monotonic()
+        checked(answer)
+        pairs = downward(answer.headers.items())
+        if self._asked.key and any(self._asked.key in value for _, value in pairs):
+            return self._stop(request, web.StreamResponse(), LEAKED)
+        out = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headed(pairs))
+        await out.prepare(request)
+        guard, meter = Guard(self._asked.key), Meter(self._asked.api, answer.headers.get("Content-Type", ""))
+        while True:
+            try:
+                data = await answer.content.readany()
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                self._seen.how, self._seen.error = "cut", self._words(error)
+                return _abort(request, out)
+            if not data:
+                break
+            self._heard()
+            if passes := guard.feed(data):
+                await out.write(passes)
+            self._read(meter, data)
+            if wrong := LEAKED if guard.found else self._wrong():
+                return self._stop(request, out, wrong)
+        meter.end()
+        self._seen.facts = meter.facts
+        if wrong := self._wrong():
+            return self._stop(request, out, wrong)
+        await out.write_eof(guard.rest())
+        return out
+
+    def _heard(self) -> None:
+        self._heard_s = self._account.heard()
+        if self._seen.first_byte_s is None:
+            self._seen.first_byte_s = round(self._account.now_s() - self._began.s, 3)
+
+    def _read(self, meter: Meter, data: bytes) -> None:
+        seen = self._seen
+        if seen.status is not None and seen.status >= 300:
+            seen.words += data[: WORDS_BYTES - len(seen.words)]
+        elif self._began.kind == "model":
+            meter.feed(data)
+            seen.facts = meter.facts
+
+    def _wrong(self) -> str | None:
+        """Who answered, and should not have."""
+        facts, asked = self._seen.facts, self._asked
+        if wrong_model(asked.model, facts.model):
+            return f"model {facts.model!r} answered, and {asked.model!r} was asked"
+        if asked.route.pinned and wrong_provider(asked.provider, facts.provider):
+            return f"provider {facts.provider!r} answered, and this run is pinned to {', '.join(asked.provider)}"
+        return None
+
+    def _stop(self, request: web.BaseRequest, out: web.StreamResponse, words: str) -> web.StreamResponse:
+        self._seen.how, self._seen.error = "stopped", words
+        return _abort(request, out)
+
+    def _words(self, error: BaseException) -> str:
+        return scrubbed(str(error) or type(error).__name__, self._asked.key)[:SAID]
+
+
+def _abort(request: web.BaseRequest, out: web.StreamResponse) -> web.StreamResponse:
+    """The program sees its connection break, as it would without us."""
+    if request.transport is not None:
+        request.transport.abort()
+    return out

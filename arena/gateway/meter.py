@@ -1,0 +1,78 @@
+"""Reads an answer while it passes: never in its way, never more of it kept than one event."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from arena.gateway.answers import READERS, Facts
+from arena.gateway.sse import FRAME_BYTES, Events
+from arena.schema import Api
+
+DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})")
+SLUGS = {"googlevertex": "google", "mancer": "mancer2", "claudeonaws": "claudeplatformonaws"}
+"""Providers whom OpenRouter calls otherwise in its answers than in its requests (both lists are in its Python package)."""
+
+
+class Meter:
+    """One answer. `facts` is what is known up to now."""
+
+    def __init__(self, api: Api, media_type: str) -> None:
+        self.facts = Facts()
+        self._read = READERS[api]
+        self._events = Events() if media_type.startswith("text/event-stream") else None
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+
+    def feed(self, piece: bytes) -> None:
+        """Bytes of the answer, in whatever pieces. Never raises."""
+        if self._events is not None:
+            for event in self._events.feed(piece):
+                self._take(event)
+            return
+        self._body_bytes += len(piece)
+        if self._body_bytes <= FRAME_BYTES:
+            self._body.append(piece)
+        else:
+            self._body.clear()
+
+    def end(self) -> None:
+        """There is no more."""
+        if self._events is not None:
+            for event in self._events.rest():
+                self._take(event)
+        elif self._body_bytes <= FRAME_BYTES:
+            self._take(b"".join(self._body))
+
+    def _take(self, data: bytes) -> None:
+        try:
+            found = json.loads(data.decode())
+        except (ValueError, RecursionError):
+            return
+        for event in found if isinstance(found, list) else [found]:  # a list: what Gemini streams where nobody asked for events
+            if isinstance(event, dict):
+                self.facts = self.facts.then(self._read(event))
+
+
+def wrong_model(asked: str, answered: str | None) -> bool:
+    """Whether another model answered than was asked for; the date of the very model may be added.
+
+    A variant (`:free`) has to be the same too: it is another service at another price.
+    """
+    if answered is None:
+        return False
+    name = answered.removeprefix("models/")  # Gemini's way
+    return name != asked and not (name.startswith(asked) and DATE.fullmatch(name[len(asked) :]))
+
+
+def wrong_provider(pin: Sequence[str], answered: str | None) -> bool:
+    """Whether somebody answered who is not among those that may. Of `deepinfra/fp4` the part before the slash counts."""
+    if not pin or answered is None:
+        return False
+    allowed = {_slug(name) for name in pin}
+    return _slug(answered) not in allowed | {SLUGS[name] for name in allowed if name in SLUGS}
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.partition("/")[0].lower())

@@ -1,0 +1,56 @@
+"""When a run should be ended because of its provider or its budget: pure, over what the ledger says."""
+
+from __future__ import annotations
+
+from arena.gateway.asked import Asked, Stop
+from arena.gateway.entries import FAULTS, Ended
+from arena.gateway.tally import Tally
+
+HOPELESS = (401, 402, 403, 404)
+"""No second try can help: the key, the account's money, what it may do, the model's name."""
+UNFINISHED = 8
+"""opencode asks again at once after an answer without a finish reason, for ever: 625 times in 45 s were seen."""
+
+
+def exhausted(asked: Asked, tally: Tally) -> Stop | None:
+    """Whether a cap is used up."""
+    caps, usage = asked.caps, tally.usage
+    if usage.requests >= caps.requests or tally.counts >= caps.requests:
+        return Stop("budget_exhausted", f"the run's {caps.requests} requests are used up")
+    if caps.tokens is not None and tally.tokens >= caps.tokens:
+        return Stop("budget_exhausted", f"the run's {caps.tokens} tokens are used up: {tally.tokens} counted")
+    if caps.cost_usd is not None and tally.spent_usd >= caps.cost_usd:
+        return Stop("budget_exhausted", f"the run's {caps.cost_usd:g} USD are used up: {tally.spent_usd:.4f} spent")
+    return None
+
+
+def failed(asked: Asked, tally: Tally, line: Ended, *, alive: bool) -> Stop | None:
+    """Whether this request's end should be the run's. `alive`: another answer comes in well meanwhile."""
+    title, words = asked.route.title, why(line)
+    if line.how == "stopped":
+        return Stop("provider_error", words)
+    if line.status in HOPELESS:
+        return Stop("provider_error", f"{title}: {words}")
+    if tally.unfinished >= UNFINISHED:
+        return Stop("provider_error", f"{title}: {UNFINISHED} answers in a row ended without a finish reason")
+    since_s = tally.failing_since_s
+    if line.how in FAULTS and since_s is not None and line.s - since_s >= asked.patience_s and not alive:
+        return Stop("provider_error", f"{title}: no good answer for {line.s - since_s:.0f} s; the last: {words}")
+    return None
+
+
+def why(line: Ended) -> str:
+    """Why a request failed, in words."""
+    said = f": {line.error}" if line.error else ""
+    if line.how == "stopped":
+        return line.error or ""
+    if line.status is None:
+        return f"no answer{said}"
+    if line.status >= 300:
+        return f"status {line.status}{said}"
+    ways = {
+        "incomplete": "an answer without a finish reason",
+        "cut": "an answer that broke off",
+        "stalled": "an answer that stalled",
+    }
+    return f"{ways.get(line.how, 'an error inside an answer')}{said}"

@@ -1,0 +1,121 @@
+"""From a provider's own numbers to disjoint ones: what is counted where differs between the interfaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from arena.schema import Api
+
+Json = Mapping[str, Any]
+MOST = 1 << 40
+"""A larger count is no count."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Of one answer, each token in one of these."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+    """Of those in `cache_write`: kept for an hour, at a higher price."""
+    output: int = 0
+    reasoning: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.input + self.cache_read + self.cache_write + self.output + self.reasoning
+
+
+def tokens(api: Api, usage: Json) -> Tokens | None:
+    """The tokens of a usage object; None where it has no count of input or output."""
+    return {"anthropic": _anthropic, "responses": _responses, "chat": _chat, "gemini": _gemini}[api](usage)
+
+
+def _anthropic(usage: Json) -> Tokens | None:
+    """Input excludes the cache, output includes thinking."""
+    total_in, total_out = _count(usage, "input_tokens"), _count(usage, "output_tokens")
+    if total_in is None or total_out is None:
+        return None
+    thinking = _least(_count(_inner(usage, "output_tokens_details"), "thinking_tokens"), total_out)
+    written = _count(usage, "cache_creation_input_tokens") or 0
+    hour = _least(_count(_inner(usage, "cache_creation"), "ephemeral_1h_input_tokens"), written)
+    read = _count(usage, "cache_read_input_tokens") or 0
+    return Tokens(total_in, read, written, hour, total_out - thinking, thinking)
+
+
+def _responses(usage: Json) -> Tokens | None:
+    """Input includes the cache, output includes reasoning."""
+    return _inclusive(
+        _count(usage, "input_tokens"),
+        _count(usage, "output_tokens"),
+        _inner(usage, "input_tokens_details"),
+        _inner(usage, "output_tokens_details"),
+        None,
+    )
+
+
+def _chat(usage: Json) -> Tokens | None:
+    """As in a response, by other names; DeepSeek and Moonshot tell what came from the cache in a place of their own."""
+    cached = _count(usage, "prompt_cache_hit_tokens")
+    return _inclusive(
+        _count(usage, "prompt_tokens"),
+        _count(usage, "completion_tokens"),
+        _inner(usage, "prompt_tokens_details"),
+        _inner(usage, "completion_tokens_details"),
+        _count(usage, "cached_tokens") if cached is None else cached,
+    )
+
+
+def _inclusive(total_in: int | None, total_out: int | None, of_in: Json, of_out: Json, cached: int | None) -> Tokens | None:
+    if total_in is None or total_out is None:
+        return None
+    told = _count(of_in, "cached_tokens")
+    read = _least(cached if told is None else told, total_in)
+    written = _least(_count(of_in, "cache_write_tokens"), total_in - read)
+    reasoning = _least(_count(of_out, "reasoning_tokens"), total_out)
+    return Tokens(total_in - read - written, read, written, 0, total_out - reasoning, reasoning)
+
+
+def _gemini(usage: Json) -> Tokens | None:
+    """The prompt includes the cache, the candidates exclude the thoughts. What is 0 may be left out."""
+    prompt = _count(usage, "promptTokenCount")
+    if prompt is None:
+        return None
+    read = _least(_count(usage, "cachedContentTokenCount"), prompt)
+    tools = _count(usage, "toolUsePromptTokenCount") or 0
+    thoughts = _count(usage, "thoughtsTokenCount") or 0
+    return Tokens(prompt - read + tools, read, 0, 0, _count(usage, "candidatesTokenCount") or 0, thoughts)
+
+
+def reported_usd(usage: Json) -> float | None:
+    """What a broker says that the answer cost, the part included that it had charged to a key of one's own."""
+    cost = _dollars(usage.get("cost"))
+    if cost is None or usage.get("is_byok") is not True:
+        return cost
+    upstream = _dollars(_inner(usage, "cost_details").get("upstream_inference_cost"))
+    return None if upstream is None else cost + upstream
+
+
+def _dollars(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value <= MOST else None  # not a number is neither
+
+
+def _count(usage: Json, name: str) -> int | None:
+    found = usage.get(name)
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= MOST else None
+
+
+def _least(count: int | None, bound: int) -> int:
+    return min(count or 0, bound)
+
+
+def _inner(usage: Json, name: str) -> Json:
+    found = usage.get(name)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,300 @@
+"""A provider of models on loopback that answers exactly what a test says, and a program that asks through the gateway."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from arena.gateway.asked import Asked
+from arena.gateway.front import Gateway
+from arena.gateway.ledger import read as read_ledger
+from arena.gateway.relay import serve
+from arena.schema import Api, Route
+
+KEY = "sk-real-0123456789abcdef-never-inside"
+TARGETS: dict[Api, str] = {
+    "anthropic": "/v1/messages?beta=true",
+    "responses": "/v1/responses",
+    "chat": "/api/v1/chat/completions",
+    "gemini": "/v1beta/models/m-1:streamGenerateContent?alt=sse",
+}
+
+
+def events(*bodies: Any, name: bool = False) -> bytes:
+    """Those bodies as server-sent events."""
+    lines = ((f"event: {body['type']}\n" if name else "") + f"data: {json.dumps(body)}\n\n" for body in bodies)
+    return "".join(lines).encode()
+
+
+STREAMS: dict[Api, bytes] = {
+    "anthropic": events(
+        {
+            "type": "message_start",
+            "message": {
+                "type": "message",
+                "model": "m-1",
+                "usage": {
+                    "input_tokens": 100,
+                    "cache_creation_input_tokens": 20,
+                    "cache_read_input_tokens": 30,
+                    "output_tokens": 1,
+                },
+            },
+        },
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Grüße"}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 40}},
+        {"type": "message_stop"},
+        name=True,
+    ),
+    "responses": events(
+        {"type": "response.created", "response": {"object": "response", "model": "m-1", "status": "in_progress"}},
+        {"type": "response.output_text.delta", "delta": "Grüße"},
+        {
+            "type": "response.completed",
+            "response": {
+                "object": "response",
+                "model": "m-1-2026-11-20",
+                "status": "completed",
+                "output": [],
+                "usage": {
+                    "input_tokens": 150,
+                    "input_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 20},
+                    "output_tokens": 40,
+                    "output_tokens_details": {"reasoning_tokens": 15},
+                },
+            },
+        },
+        name=True,
+    ),
+    "chat": events(
+        {"model": "m-1", "provider": "Deep Infra", "choices": [{"index": 0, "delta": {"content": "Grüße"}}]},
+        {"model": "m-1", "provider": "Deep Infra", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        {
+            "model": "m-1",
+            "provider": "Deep Infra",
+            "choices": [],
+            "usage": {
+                "prompt_tokens": 150,
+                "prompt_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 20},
+                "completion_tokens": 40,
+                "completion_tokens_details": {"reasoning_tokens": 15},
+                "cost": 0.0125,
+            },
+        },
+    )
+    + b"data: [DONE]\n\n",
+    "gemini": events(
+        {
+            "candidates": [{"content": {"parts": [{"text": "Grüße"}]}}],
+            "modelVersion": "m-1",
+            "usageMetadata": {"promptTokenCount": 150},
+        },
+        {
+            "candidates": [{"content": {"parts": []}, "finishReason": "STOP"}],
+            "modelVersion": "m-1",
+            "usageMetadata": {
+                "promptTokenCount": 150,
+                "cachedContentTokenCount": 30,
+                "candidatesTokenCount": 25,
+                "thoughtsTokenCount": 15,
+            },
+        },
+    ).replace(b"\n", b"\r\n"),
+}
+TOKENS: dict[Api, tuple[int, int, int, int, int]] = {
+    "anthropic": (100, 30, 20, 40, 0),
+    "responses": (100, 30, 20, 25, 15),
+    "chat": (100, 30, 20, 25, 15),
+    "gemini": (120, 30, 0, 25, 15),
+}
+"""What they come to: input, cache read, cache write, output, reasoning."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the provider does."""
+
+    pieces: Sequence[bytes] = ()
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "text/event-stream; charset=utf-8"})
+    pause_s: float = 0.0
+    """Before each piece."""
+    cut: bool = False
+    """The connection breaks after the pieces."""
+
+
+def say(status: int, body: Any) -> Answer:
+    """A JSON answer."""
+    return Answer([json.dumps(body).encode()], status, {"Content-Type": "application/json"})
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One request, as the provider got it."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Provider:
+    """Answers with `answers` in turn, the last one again and again."""
+
+    def __init__(self, answers: Sequence[Answer]) -> None:
+        self.answers = list(answers)
+        self.heard: list[Heard] = []
+        self.broken = 0
+        """Answers during which the other side went away."""
+        self.url = ""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.heard.append(Heard(request.method, request.raw_path, headers, await request.read()))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        out = web.StreamResponse(status=answer.status, headers=answer.headers)
+        await out.prepare(request)
+        try:
+            for piece in answer.pieces:
+                await asyncio.sleep(answer.pause_s)
+                await out.write(piece)
+        except (ConnectionError, asyncio.CancelledError):
+            self.broken += 1
+            raise
+        if answer.cut:
+            assert request.transport
+            request.transport.close()
+        return out
+
+
+@contextmanager
+def provider(*answers: Answer) -> Iterator[Provider]:
+    """One that serves for the length of the block."""
+    made, loop, ready = Provider(answers), asyncio.new_event_loop(), threading.Event()
+    over: asyncio.Future[None] = loop.create_future()
+
+    async def main() -> None:
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_route("*", "/{rest:.*}", made.handle)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, auto_decompress=False)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/base"
+        ready.set()
+        await over
+        await runner.cleanup()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
+    thread.start()
+    assert ready.wait(20)
+    try:
+        yield made
+    finally:
+        loop.call_soon_threadsafe(over.set_result, None)
+        thread.join()
+        loop.close()
+
+
+class Reply(NamedTuple):
+    """What a program in the box got."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    whole: bool
+    """Whether the answer came to its proper end."""
+
+
+@dataclass
+class Box:
+    """A gateway, and a program that asks it."""
+
+    gateway: Gateway
+    asked: Asked
+    socket: Path
+    ledger: Path
+    upstream: Provider = field(default_factory=lambda: Provider(()))
+
+    def connect(self) -> http.client.HTTPConnection:
+        link = socket.socket(socket.AF_UNIX)
+        link.settimeout(20)
+        link.connect(str(self.socket))
+        connection = http.client.HTTPConnection("127.0.0.1")
+        connection.sock = link
+        return connection
+
+    def headers(self) -> dict[str, str]:
+        """Those of a program of this interface."""
+        names: dict[Api, str] = {"anthropic": "X-Api-Key", "gemini": "X-Goog-Api-Key"}
+        name = names.get(self.asked.api)
+        key = {name: self.gateway.key} if name else {"Authorization": f"Bearer {self.gateway.key}"}
+        return {**key, "Content-Type": "application/json", "Accept-Encoding": "gzip, br", "User-Agent": "a program"}
+
+    def body(self, **more: Any) -> bytes:
+        """A good request."""
+        return json.dumps({} if self.asked.api == "gemini" else {"model": "m-1", "stream": True} | more).encode()
+
+    def ask(self, body: bytes | None = None, *, target: str = "", method: str = "POST", **headers: str) -> Reply:
+        """One request on a connection of its own."""
+        with contextlib.closing(self.connect()) as connection:
+            given = self.headers() | {name.replace("_", "-"): value for name, value in headers.items()}
+            data = self.body() if body is None and method == "POST" else body
+            connection.request(method, target or TARGETS[self.asked.api], data, given)
+            return read(connection)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The ledger."""
+        return [json.loads(line) for line in self.ledger.read_text().splitlines()]
+
+    def ended(self) -> dict[str, Any]:
+        """Its last request's end."""
+        return next(line for line in reversed(self.lines()) if line["event"] == "ended")
+
+
+def read(connection: http.client.HTTPConnection) -> Reply:
+    try:
+        answer = connection.getresponse()
+    except (http.client.RemoteDisconnected, ConnectionResetError):
+        return Reply(0, {}, b"", False)
+    headers = {name.lower(): value for name, value in answer.getheaders()}
+    try:
+        return Reply(answer.status, headers, answer.read(), True)
+    except http.client.IncompleteRead as error:
+        return Reply(answer.status, headers, error.partial, False)
+    except ConnectionResetError:
+        return Reply(answer.status, headers, b"", False)
+
+
+def asked(api: Api, url: str, **more: Any) -> Asked:
+    """What a gateway of these tests is told."""
+    pinned = more.pop("pinned", False)
+    route = Route(title="The provider", apis=(api,), base_url=url, key="K", pinned=pinned)
+    return Asked(**{"api": api, "route": route, "key": KEY, "model": "m-1"} | more)
+
+
+@contextmanager
+def box(folder: Path, told: Asked) -> Iterator[Box]:
+    """A gateway for the length of the block; then its ledger says what it said itself, and nothing went wrong."""
+    path, ledger = folder / "model", folder / "ledger.jsonl"
+    with serve(path, ledger, told) as gateway:
+        yield Box(gateway, told, path, ledger)
+    assert read_ledger(ledger) == gateway.usage()
+    assert gateway.troubles == []
+    assert not path.exists()
+
+
+@contextmanager
+def run(folder: Path, api: Api, *answers: Answer, **more: Any) -> Iterator[Box]:
+    """The same, with a provider that answers so."""
+    with provider(*answers) as upstream, box(folder, asked(api, upstream.url, **more)) as made:
+        made.upstream = upstream
+        yield made
