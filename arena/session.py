@@ -87,11 +87,11 @@ def play(
     status, message = decide(seen)
     if running.lost.count:
         run.event("not_kept", count=running.lost.count, first=running.lost.first)
-    if way.troubles:
-        run.event("network_trouble", troubles=way.troubles)
+    if troubles := [*way.troubles, *(gateway.troubles if gateway else ())]:
+        run.event("network_trouble", troubles=troubles)
     session = Session(
         agent_status=status,
-        message="; ".join([message, *_notes(running, transcript.trajectory), *way.troubles]),
+        message="; ".join([message, *_notes(running, transcript.trajectory), *troubles]),
         exit_code=ending.exit_code,
         started_at=started_at,
         elapsed_s=round(ending.elapsed_s, 3),
