@@ -10,12 +10,17 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from yarl import URL
 
+from arena.errors import UsageError
 from arena.gateway.asked import Caps, Stop
 from arena.gateway.ledger import read
+from arena.gateway.policy import BODY_BYTES
 from arena.gateway.serving import CONNECTIONS
+from arena.gateway.upstream import proxy
 from arena.schema import Api
 from tests.provider import KEY, STREAMS, TARGETS, TOKENS, Answer, asked, box, events, provider, run, say
 
@@ -54,6 +59,89 @@ def test_an_answer_passes_byte_for_byte_and_is_metered(tmp_path: Path, api: Api,
         assert usage.cost_usd == (0.0125 if api == "chat" else None)
         assert agent.ended()["how"] == "whole"
         assert (agent.gateway.stop, agent.gateway.last, agent.gateway.backoff_s) == (None, "", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("api", "body"),
+    [
+        (
+            "anthropic",
+            {"type": "message", "model": "m-1", "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 4}},
+        ),
+        (
+            "responses",
+            {"object": "response", "model": "m-1", "status": "completed", "usage": {"input_tokens": 3, "output_tokens": 4}},
+        ),
+        ("chat", {"model": "m-1", "choices": [{"finish_reason": "stop"}], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}),
+        (
+            "gemini",
+            [
+                {"modelVersion": "m-1", "candidates": [{}]},
+                {"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 4}},
+            ],
+        ),
+    ],
+)
+def test_an_answer_that_is_no_stream(tmp_path: Path, api: Api, body: Any):
+    with run(tmp_path, api, say(200, body)) as agent:
+        reply = agent.ask()
+        assert (reply.body, reply.whole) == (json.dumps(body).encode(), True)
+        wait(lambda: agent.gateway.in_flight == 0)
+        usage = agent.gateway.usage()
+        assert (usage.input_tokens, usage.output_tokens, usage.models, usage.failed) == (3, 4, ("m-1",), 0)
+
+
+def test_an_error_inside_a_stream(tmp_path: Path):
+    begun = STREAMS["anthropic"].partition(b"event: message_delta")[0]
+    stream = begun + events({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}})
+    with run(tmp_path, "anthropic", Answer([stream])) as agent:
+        assert agent.ask().body == stream
+        wait(lambda: agent.gateway.in_flight == 0)
+        assert agent.gateway.last == "an error inside an answer: busy"
+        assert (agent.ended()["how"], agent.ended()["error"]) == ("error", "busy")
+
+
+def test_a_body_that_is_too_large(tmp_path: Path):
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]])) as agent:
+        assert agent.ask(b" " * (BODY_BYTES + 1)).status in (413, 0)
+        assert agent.ask().status == 200
+        assert len(agent.upstream.heard) == 1
+
+
+def test_a_cap_in_dollars_needs_a_price(tmp_path: Path):
+    with (
+        pytest.raises(UsageError, match="the price of m-1 by The provider is unknown"),
+        run(tmp_path, "chat", Answer(), caps=Caps(cost_usd=1.0)),
+    ):
+        pass
+
+
+def test_authorities_that_cannot_be_read(tmp_path: Path):
+    for file in (tmp_path / "none.pem", tmp_path):
+        with pytest.raises(UsageError, match="no certificate authorities"), run(tmp_path, "chat", Answer(), authorities=file):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("environment", "url", "found"),
+    [
+        ({}, "https://p.test/v1", None),
+        ({"https_proxy": "http://proxy.test:3128"}, "https://p.test/v1", "http://proxy.test:3128"),
+        ({"https_proxy": "proxy.test:3128"}, "https://p.test/v1", "http://proxy.test:3128"),
+        ({"https_proxy": "http://proxy.test:3128", "no_proxy": ".test"}, "https://p.test/v1", None),
+        ({"http_proxy": "http://proxy.test:3128"}, "https://p.test/v1", None),
+        ({"http_proxy": "http://proxy.test:3128"}, "http://127.0.0.1:8000/v1", None),
+        ({"http_proxy": "http://proxy.test:3128"}, "http://[::1]:8000/v1", None),
+        ({"http_proxy": "http://proxy.test:3128"}, "http://localhost:8000/v1", None),
+    ],
+)
+def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], url: str, found: str | None):
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert proxy(url) == (None if found is None else URL(found))
 
 
 @pytest.mark.parametrize("api", APIS)

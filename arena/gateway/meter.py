@@ -11,6 +11,7 @@ from arena.gateway.sse import FRAME_BYTES, Events
 from arena.schema import Api
 
 DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})")
+BROKERS_DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|(0[1-9]|1[0-2])[0-3]\d)(?=:|$)")
 SLUGS = {"googlevertex": "google", "mancer": "mancer2", "claudeonaws": "claudeplatformonaws"}
 """Providers whom OpenRouter calls otherwise in its answers than in its requests (both lists are in its Python package)."""
 
@@ -55,15 +56,26 @@ class Meter:
                 self.facts = self.facts.then(self._read(event))
 
 
-def wrong_model(asked: str, answered: str | None) -> bool:
+def wrong_model(asked: str, answered: str | None, *, broker: bool = False) -> bool:
     """Whether another model answered than was asked for; the date of the very model may be added.
 
-    A variant (`:free`) has to be the same too: it is another service at another price.
+    OpenRouter answers by another name of the same model: `anthropic/claude-opus-4.8` as `anthropic/claude-4.8-opus-20260528`,
+    `moonshotai/kimi-k2.5` as `moonshotai/kimi-k2.5-0127`. So of a broker the words count, and not their order. A variant
+    (`:free`) has to be the same everywhere: it is another service at another price.
     """
     if answered is None:
         return False
     name = answered.removeprefix("models/")  # Gemini's way
-    return name != asked and not (name.startswith(asked) and DATE.fullmatch(name[len(asked) :]))
+    if name == asked or (name.startswith(asked) and DATE.fullmatch(name[len(asked) :])):
+        return False
+    return not (broker and any(_words(form) == _words(asked) for form in (name, BROKERS_DATE.sub("", name))))
+
+
+def _words(model: str) -> tuple[str, str, list[str]]:
+    """The vendor, the variant, and what else the name is made of."""
+    vendor, _, rest = model.rpartition("/")
+    name, _, variant = rest.partition(":")
+    return vendor, variant, sorted(re.split(r"[-.]", name))
 
 
 def wrong_provider(pin: Sequence[str], answered: str | None) -> bool:

@@ -120,8 +120,9 @@ def _part(api: Api, pinned: bool, part: Json) -> None:
         if not isinstance(definition, dict):
             raise Refusal(403, "`tool_addition` is passed on with a tool's definition only")
         _tools(api, pinned, [definition])
-    if kind in ("container_upload", "item_reference") or ("id" in part and not part.keys() & {"type", "role"}):
-        raise Refusal(403, f"{kind or 'item_reference'!r} is not passed on: content that lies with the provider")
+    referred = api == "responses" and "id" in part and not part.keys() & {"type", "role"}  # its type may be left out
+    if referred or kind in ("container_upload", "item_reference"):
+        raise Refusal(403, f"{'item_reference' if referred else kind!r} is not passed on: content that lies with the provider")
     for name, value in part.items():
         word = plain(name)
         if word == "fileid" and value:

@@ -17,6 +17,8 @@ from arena.schema import Api
 
 BODY_BYTES = 64 << 20
 """Of a request, and of what it unpacks to."""
+VALUES = 4_000_000
+"""In a body: each takes 60 bytes and more of our memory, and as few as two of the body."""
 
 
 class Wish(NamedTuple):
@@ -57,6 +59,8 @@ def wish(asked: Asked, at: Place, headers: Mapping[str, str], body: bytes) -> Wi
 def _parsed(headers: Mapping[str, str], body: bytes) -> Json:
     if headers.get("Content-Encoding", "").strip().lower() in ("gzip", "deflate"):
         body = _unpacked(body)
+    if sum(body.count(sign) for sign in b",[{") > VALUES:
+        raise Refusal(413, f"the body has more than {VALUES} values")
     try:
         data = json.loads(body.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError):

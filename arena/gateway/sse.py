@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 FRAME_BYTES = 16 << 20
-"""Of one event; a longer one ends the reading, and what it held stays unknown."""
+"""Of one event. What a longer one holds stays unknown."""
 
 
 class Events:
     """The data of one stream's events. Lines end with \\n or \\r\\n; nobody sends the lone \\r that the standard allows too."""
 
     def __init__(self) -> None:
-        self.lost = False
-        """An event was too long: nothing after it is read."""
         self._line: list[bytes] = []
         """Pieces of a line that has not ended, joined once: it may come in millions of them."""
         self._data: list[bytes] = []
@@ -45,8 +43,7 @@ class Events:
     def _hold(self, piece: bytes) -> None:
         self._held_bytes += len(piece)
         if self._held_bytes > FRAME_BYTES:
-            self.lost = True
-            self._line.clear()
             self._data.clear()
-        if piece and not self.lost:
+            self._line[:] = [b":"] if piece or self._line else []  # a comment, of which nothing is kept
+        elif piece:
             self._line.append(piece)
