@@ -49,7 +49,7 @@ class Stub:
 
     def cost_usd(self) -> float:
         """The same in dollars, where it was a broker's."""
-        return round(sum(line["usage"]["cost_usd"] or 0.0 for line in self.lines("answer") if "usage" in line), 6)
+        return sum(line["usage"]["cost_usd"] or 0.0 for line in self.lines("answer") if "usage" in line)
 
 
 @contextmanager

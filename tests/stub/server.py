@@ -77,7 +77,11 @@ class Server:
             self.note(kind="answer", number=number, status=status, turn=asked.turn, side=asked.side)
             headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 429 else {}
             return web.json_response(module.failure(status, message), status=status, headers=headers)
-        return await self.answer(request, number, module, asked)
+        try:
+            return await self.answer(request, number, module, asked)
+        except ConnectionResetError:
+            self.note(kind="gone", number=number)
+            return web.Response()  # to nobody
 
     def beside(self, request: web.Request) -> web.Response:
         """What CLIs ask for besides answers."""
