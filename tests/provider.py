@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -177,7 +178,7 @@ class Provider:
 
 
 @contextmanager
-def provider(*answers: Answer) -> Iterator[Provider]:
+def provider(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Provider]:
     """One that serves for the length of the block."""
     made, loop, ready = Provider(answers), asyncio.new_event_loop(), threading.Event()
     over: asyncio.Future[None] = loop.create_future()
@@ -187,8 +188,8 @@ def provider(*answers: Answer) -> Iterator[Provider]:
         app.router.add_route("*", "/{rest:.*}", made.handle)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, auto_decompress=False)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/base"
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        made.url = f"http{'s' if tls else ''}://127.0.0.1:{runner.addresses[0][1]}/base"
         ready.set()
         await over
         await runner.cleanup()

@@ -358,6 +358,7 @@ def test_what_a_broker_says_it_cost(usage: Any, usd: float | None):
         ("claude-opus-4-5", "claude-opus-4-5-20251101", False, False),
         ("gpt-5.5", "gpt-5.5-2026-04-23", False, False),
         ("gemini-2.5-pro", "models/gemini-2.5-pro", False, False),
+        ("MiniMax-M3", "minimax-m3", False, False),
         ("gpt-5.5", "gpt-5.5-mini", False, True),
         ("gpt-5.5", "gpt-5.5-mini-2026-04-23", False, True),
         ("gpt-5.5", "gpt-5", False, True),

@@ -559,4 +559,6 @@ def test_no_body_surprises(api: Api, more: Any):
 def test_words_in_the_interfaces_own_shape(api: Api):
     found = json.loads(error(api, 403, "no"))["error"]
     assert found["message"] == "arena's gateway: no"
-    assert "m-1" in models(api, "m-1").decode()
+    assert "m-1" in models(api, "m-1", "models").decode()
+    alone = json.loads(models(api, "m-1", "models/m-1"))
+    assert "m-1" in (alone.get("id"), alone.get("name", "").removeprefix("models/"))

@@ -3,8 +3,10 @@
 import gzip
 import json
 import os
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -15,12 +17,13 @@ from typing import Any
 import pytest
 from yarl import URL
 
+from arena import process
 from arena.errors import UsageError
 from arena.gateway.asked import Caps, Stop
 from arena.gateway.ledger import read
 from arena.gateway.policy import BODY_BYTES
 from arena.gateway.serving import CONNECTIONS
-from arena.gateway.upstream import proxy
+from arena.gateway.upstream import Proxy, proxy
 from arena.schema import Api
 from tests.provider import KEY, STREAMS, TARGETS, TOKENS, Answer, asked, box, events, provider, run, say
 
@@ -141,7 +144,47 @@ def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch, environment
         monkeypatch.delenv(name.upper(), raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert proxy(url) == (None if found is None else URL(found))
+    assert proxy(url) == (None if found is None else Proxy(URL(found), {}))
+
+
+def test_a_proxy_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with provider(Answer([STREAMS["chat"]])) as server:
+        address = server.url.removeprefix("http://").removesuffix("/base")
+        monkeypatch.setenv("http_proxy", f"http://me:hidden-word@{address}")
+        monkeypatch.setenv("https_proxy", f"http://me:hidden-word@{address}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        (tmp_path / "one").mkdir()
+        (tmp_path / "two").mkdir()
+        with box(tmp_path / "one", asked("chat", "http://p.test/v1")) as agent:
+            assert agent.ask().body == STREAMS["chat"]
+        assert server.heard[0].target == "http://p.test/v1/chat/completions"
+        assert "proxy-authorization" in server.heard[0].headers
+        server.answers = [Answer([], 403)]
+        with box(tmp_path / "two", asked("chat", "https://p.test/v1")) as agent:
+            reply = agent.ask()
+            assert reply.status == 502
+            assert "hidden-word" not in str(reply) + agent.ledger.read_text()
+
+
+def test_a_certificate_is_looked_at(tmp_path: Path):
+    if (openssl := shutil.which("openssl")) is None:
+        pytest.skip("openssl is missing, which makes the certificate")
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=a -addext subjectAltName=IP:127.0.0.1"
+    pair, own = tmp_path / "pair.pem", tmp_path / "own.pem"
+    command = [openssl, *words.split(), "-keyout", str(pair), "-out", str(own)]
+    assert process.run(command, limit_s=60).returncode == 0
+    pair.write_text(pair.read_text() + own.read_text())
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair)
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    with provider(Answer([STREAMS["chat"]]), tls=context) as server:
+        with box(tmp_path / "one", asked("chat", server.url)) as agent:
+            assert agent.ask().status == 502
+            assert "certificate" in agent.gateway.last
+        assert server.heard == []
+        with box(tmp_path / "two", asked("chat", server.url, authorities=own)) as agent:
+            assert agent.ask().body == STREAMS["chat"]
 
 
 @pytest.mark.parametrize("api", APIS)

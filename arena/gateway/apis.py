@@ -87,14 +87,16 @@ def error(api: Api, status: int, reason: str) -> bytes:
     return json.dumps(body).encode()
 
 
-def models(api: Api, model: str) -> bytes:
-    """The list of the one model there is."""
-    body: dict[str, object]
+def models(api: Api, model: str, path: str) -> bytes:
+    """The list of the one model there is, or itself where the path goes on."""
+    entry: dict[str, object]
     if api == "gemini":
-        body = {"models": [{"name": f"models/{model}", "supportedGenerationMethods": ["generateContent", "countTokens"]}]}
+        entry = {"name": f"models/{model}", "supportedGenerationMethods": ["generateContent", "countTokens"]}
+        listed: dict[str, object] = {"models": [entry]}
     elif api == "anthropic":
         entry = {"type": "model", "id": model, "display_name": model, "created_at": "1970-01-01T00:00:00Z"}
-        body = {"data": [entry], "has_more": False, "first_id": model, "last_id": model}
+        listed = {"data": [entry], "has_more": False, "first_id": model, "last_id": model}
     else:
-        body = {"object": "list", "data": [{"id": model, "object": "model", "created": 0, "owned_by": "arena"}]}
-    return json.dumps(body).encode()
+        entry = {"id": model, "object": "model", "created": 0, "owned_by": "arena"}
+        listed = {"object": "list", "data": [entry]}
+    return json.dumps(listed if path == "models" else entry).encode()

@@ -21,7 +21,7 @@ from arena.gateway.policy import Wish
 from arena.gateway.rules import Refusal
 from arena.gateway.upstream import STREAM_HEAD_S, WHOLE_HEAD_S, Upstream, checked, headed
 
-STALLED_S = 30.0
+STALLED_S = 50.0
 """A program that leaves after so long a silence had reason to."""
 WORDS_BYTES = 1 << 16
 LEAKED = "the provider's answer holds the real key"
@@ -70,7 +70,8 @@ class Exchange:
                     data=body,
                     headers=headed([*upward(request.headers.items()), *key.items()]),
                     allow_redirects=False,
-                    proxy=up.proxy,
+                    proxy=up.proxy and up.proxy.url,
+                    proxy_headers=up.proxy and up.proxy.headers,
                 )
         except TimeoutError:
             raise Refusal(504, f"the provider did not begin to answer within {head_s:.0f} s") from None

@@ -26,8 +26,6 @@ HELD_BYTES = 256 << 20
 SAID = 300
 NEVER_AGAIN = {"x-should-retry": "false"}
 """The programs' own libraries mind it."""
-HELLO = ("HEAD", "OPTIONS")
-"""claude begins with `HEAD /`, and some versions give up when that fails."""
 
 
 class Gateway:
@@ -94,17 +92,18 @@ class Gateway:
             self.troubles.append(text)
 
     async def _answer(self, up: Upstream, request: web.BaseRequest) -> web.StreamResponse:
-        if request.method in HELLO:
+        if request.method == "HEAD":  # claude begins with one, and some versions give up when that fails
             return web.Response()
         if "upgrade" in request.headers:
             return self._refuse(Refusal(426, "only plain HTTP is spoken here, no websocket"))
         at = policy.admitted(self._asked, self.key, request.method, request.raw_path, request.headers)
         if at.kind == "models":
-            return web.Response(body=apis.models(self._asked.api, self._asked.model), content_type="application/json")
-        async with self._room, self._body(request) as body:
-            wish = policy.wish(self._asked, at, request.headers, body)
+            body = apis.models(self._asked.api, self._asked.model, at.path)
+            return web.Response(body=body, content_type="application/json")
+        async with self._room, self._body(request) as data:
+            wish = policy.wish(self._asked, at, request.headers, data)
             self._account.admit()
-            return await self._exchange(up, request, at, wish, body)
+            return await self._exchange(up, request, at, wish, data)
 
     async def _exchange(
         self, up: Upstream, request: web.BaseRequest, at: Place, wish: policy.Wish, body: bytes
@@ -117,8 +116,8 @@ class Gateway:
         except Refusal as refusal:  # by its line in the ledger it is told already
             return self._refuse(refusal)
         finally:
-            self.in_flight -= 1
             self._account.ended(began, exchange.line())
+            self.in_flight -= 1  # last: who sees none on its way sees all that they used
 
     @asynccontextmanager
     async def _body(self, request: web.BaseRequest) -> AsyncIterator[bytes]:

@@ -65,7 +65,7 @@ def wrong_model(asked: str, answered: str | None, *, broker: bool = False) -> bo
     """
     if answered is None:
         return False
-    name = answered.removeprefix("models/")  # Gemini's way
+    asked, name = asked.lower(), answered.lower().removeprefix("models/")  # Gemini's way
     if name == asked or (name.startswith(asked) and DATE.fullmatch(name[len(asked) :])):
         return False
     return not (broker and any(_words(form) == _words(asked) for form in (name, BROKERS_DATE.sub("", name))))

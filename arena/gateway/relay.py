@@ -20,7 +20,7 @@ from arena.gateway.front import Gateway
 from arena.gateway.ledger import opened
 from arena.gateway.serving import accept, serving
 from arena.gateway.tokens import Tokens
-from arena.gateway.upstream import Upstream
+from arena.gateway.upstream import Proxy, Upstream
 
 __all__ = ["Asked", "Caps", "Gateway", "Stop", "serve"]
 SILENT = logging.Logger("gateway", logging.CRITICAL + 1)
@@ -39,18 +39,18 @@ def serve(path: Path, ledger: Path, asked: Asked) -> Iterator[Gateway]:
             f"the price of {asked.model} by {asked.route.title} is unknown, so that no cap in USD can be kept: "
             "give one in tokens or in requests"
         )
-    context = upstream.trusted(asked.authorities)
+    context, proxy = upstream.trusted(asked.authorities), upstream.proxy(asked.route.base_url)
     with opened(ledger) as kept:
         gateway = Gateway(asked, kept)
-        with serving(path, partial(_serve, gateway, asked, context)):
+        with serving(path, partial(_serve, gateway, context, proxy)):
             yield gateway
 
 
-async def _serve(gateway: Gateway, asked: Asked, context: ssl.SSLContext, listener: socket.socket) -> None:
+async def _serve(gateway: Gateway, context: ssl.SSLContext, proxy: Proxy | None, listener: socket.socket) -> None:
     """Until cancelled; then every answer on its way ends, and that is written down."""
     loop = asyncio.get_running_loop()
     async with upstream.pool(context) as session:
-        up = Upstream(session, upstream.proxy(asked.route.base_url))
+        up = Upstream(session, proxy)
         server = web.Server(partial(gateway.handle, up), handler_cancellation=True)
 
         async def connection(client: socket.socket) -> None:

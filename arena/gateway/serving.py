@@ -59,8 +59,7 @@ async def accept(listener: socket.socket, handle: Handler, failed: Callable[[Bas
 
     Not a task group: there the failure of one connection would be the end of all.
     """
-    loop = asyncio.get_running_loop()
-    served: dict[asyncio.Task[None], socket.socket] = {}
+    loop, served = asyncio.get_running_loop(), dict[asyncio.Task[None], socket.socket]()
 
     # Not `loop.sock_accept`: cancelled as somebody connects, it loses him and complains.
     def take() -> None:

@@ -11,6 +11,7 @@ import ssl
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -31,12 +32,20 @@ LEFT_OUT = ("User-Agent", "Accept", "Content-Type")
 """Headers that aiohttp would add."""
 
 
+class Proxy(NamedTuple):
+    """One of the environment's."""
+
+    url: URL
+    headers: dict[str, str]
+    """What it wants to know of us, which must not stand in its address: errors tell that."""
+
+
 @dataclass(frozen=True)
 class Upstream:
     """How to get there."""
 
     session: aiohttp.ClientSession
-    proxy: URL | None
+    proxy: Proxy | None
 
 
 def trusted(authorities: Path | None) -> ssl.SSLContext:
@@ -50,14 +59,19 @@ def trusted(authorities: Path | None) -> ssl.SSLContext:
     return context
 
 
-def proxy(base_url: str) -> URL | None:
-    """The environment's proxy for that address."""
+def proxy(base_url: str) -> Proxy | None:
+    """The environment's proxy for that address. UsageError."""
     parts = urlsplit(base_url)
     host = parts.hostname or ""
     found = urllib.request.getproxies().get(parts.scheme)
     if not found or _own(host) or urllib.request.proxy_bypass(host):
         return None
-    return URL(found if "://" in found else f"http://{found}")
+    try:
+        url = URL(found if "://" in found else f"http://{found}")
+    except ValueError:
+        raise UsageError(f"{parts.scheme}_proxy: is no address of a proxy, such as http://proxy.example.org:3128") from None
+    known = {} if url.user is None else {"Authorization": aiohttp.encode_basic_auth(url.user, url.password or "")}
+    return Proxy(url.with_user(None), known)
 
 
 def pool(context: ssl.SSLContext) -> aiohttp.ClientSession:
