@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from string import Formatter
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
@@ -48,12 +49,13 @@ class Tensor(Record):
     note: str = ""
 
 
-class Tolerance(Record):
-    """The gate, `e = out - ref` with ref in fp64 and rows along the last dimension (definitions in problems/kit/check.py)."""
-
-    rel_fro: Positive
-    row: Positive
-    el: Positive
+Metric = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
+Tolerance = Annotated[Mapping[Metric, Annotated[float, Field(ge=0, allow_inf_nan=False)]], Field(min_length=1)]
+"""The gate: what each error may be at most; 0 allows none. `rel_fro`, `row` and `el` are the kit's (problems/kit/check.py defines
+them); a problem may measure others in its reference.py."""
+KIT_METRICS = ("rel_fro", "row", "el")
+Errors = Mapping[Metric, float]
+"""Worst error found, in the gate's terms."""
 
 
 class Work(Record):
@@ -77,6 +79,9 @@ class Problem(Record):
     outputs: tuple[Tensor, ...] = Field(min_length=1)
     shapes: Mapping[Profile, tuple[Shape, ...]]
     tolerance: Tolerance
+    gate: str = ""
+    """A gate of the problem's own in the words of the prompt, with `{metric}` where the tolerance of that name belongs; empty
+    where the kit's metrics count. `errors` and `worst` in reference.py measure it."""
     work: Work
     distribution: str
     """How the public inputs are drawn, in words."""
@@ -102,6 +107,23 @@ class Problem(Record):
                     if not (math.isfinite(value) and value > 0):
                         raise ValueError(f"work: {formula!r} is {value} for shape {dict(shape)}; it must be positive")
         return self
+
+    @model_validator(mode="after")
+    def _the_gate_is_told(self) -> Problem:
+        if not self.gate and set(self.tolerance) != set(KIT_METRICS):
+            raise ValueError(f"tolerance: without `gate` it names {', '.join(KIT_METRICS)}, not {', '.join(self.tolerance)}")
+        try:
+            told = {name for _, name, _, _ in Formatter().parse(self.gate) if name is not None}
+        except ValueError as error:
+            raise ValueError(f"gate: {error}") from None
+        due = {metric for metric, most in self.tolerance.items() if most > 0}  # that nothing is allowed needs no number
+        if self.gate and not due <= told <= set(self.tolerance):
+            raise ValueError(f"gate: must hold {', '.join(f'{{{metric}}}' for metric in self.tolerance)}, the tolerances")
+        return self
+
+    def gate_text(self) -> str:
+        """The words of the problem's own gate with its numbers."""
+        return self.gate.strip().format(**{metric: f"{most:g}" for metric, most in self.tolerance.items()})
 
     def flops(self, shape: Mapping[str, int]) -> float:
         """Floating-point operations of one call (a multiply-add counts two)."""
@@ -419,14 +441,6 @@ class Taken(Record):
     lines: int
 
 
-class Errors(Record):
-    """Worst error found, in the gate's terms."""
-
-    rel_fro: float
-    row: float
-    el: float
-
-
 class Attainable(Record):
     """What `arena calibrate` measured on one GPU: shown beside the datasheet's peaks, never divided by."""
 
@@ -525,6 +539,8 @@ class ScoreHead(Record):
     problem: Name
     problem_digest: str
     hardware: Name
+    tolerance: Mapping[Metric, float] = {}
+    """The gate that every error was held to."""
     message: str = ""
     timings: Timings
     environment: Mapping[str, str] = {}

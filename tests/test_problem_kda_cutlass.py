@@ -18,6 +18,7 @@ from arena.schema import Verdict  # noqa: E402
 
 PROBLEM = catalog.problem("kda_cutlass")
 CODE = code.load(PROBLEM, "cpu")
+CHECK = code.kit("check")
 REFERENCE, HIDDEN = (sys.modules[f"arena_problem_kda_cutlass.{name}"] for name in ("reference", "hidden"))
 KIT = code.kit("benchmark")
 SOLUTIONS = sorted((paths.problems() / "kda_cutlass" / "solutions").glob("*.py"))
@@ -33,12 +34,12 @@ def words(shape):
 
 def errors(answers, refs):
     """The worse of both outputs' errors."""
-    found = [CODE.errors(out, ref) for out, ref in zip(answers, refs, strict=True)]
+    found = [CHECK.errors(out, ref) for out, ref in zip(answers, refs, strict=True)]
     return {key: max(each[key] for each in found) for key in found[0]}
 
 
 def tight(found):
-    return all(found[key] <= getattr(PROBLEM.tolerance, key) for key in found)
+    return all(found[key] <= PROBLEM.tolerance[key] for key in found)
 
 
 def solution(stem):
@@ -254,10 +255,10 @@ def test_hidden_shapes_are_not_scored_and_have_one_token_and_part_of_a_chunk():
 @pytest.mark.parametrize("shape", PUBLIC, ids=words)
 def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(drawn, shape, seed):
     inputs, (o, S_T) = drawn(shape, "public", seed)
-    assert tight(CODE.errors(o.bfloat16(), o)) and tight(CODE.errors(S_T.float(), S_T))
+    assert tight(CHECK.errors(o.bfloat16(), o)) and tight(CHECK.errors(S_T.float(), S_T))
     copies = {"o": inputs[2].double(), "S_T": inputs[5].double()}
     for name, ref, dtype in (("o", o, torch.bfloat16), ("S_T", S_T, torch.float32)):
-        zeros = CODE.errors(torch.zeros_like(ref), ref)
+        zeros = CHECK.errors(torch.zeros_like(ref), ref)
         assert (zeros["rel_fro"], zeros["row"]) == pytest.approx((1, 1), abs=1e-12)
         refused = {
             "zeros": torch.zeros_like(ref),
@@ -271,7 +272,7 @@ def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(draw
             "one element wrong": ref.clone().index_put_((torch.tensor([0]),) * 4, ref[0, 0, 0, 0] + ref[0, 0, 0].norm()),
         }
         for how, answer in refused.items():
-            assert not tight(CODE.errors(answer.to(dtype), ref)), (name, how)
+            assert not tight(CHECK.errors(answer.to(dtype), ref)), (name, how)
 
 
 SUBTLE = {
@@ -313,7 +314,7 @@ def test_honest_solutions_lie_within_a_third_of_the_gate(honest, drawn, stem, mo
     for shape, seed in itertools.product(SHAPES, SEEDS):
         inputs, refs = drawn(shape, mode, seed)
         found = errors(honest[stem](*inputs), refs)
-        assert all(found[key] <= getattr(PROBLEM.tolerance, key) / 3 for key in found), (shape, seed, found)
+        assert all(found[key] <= PROBLEM.tolerance[key] / 3 for key in found), (shape, seed, found)
 
 
 def low(x):
@@ -344,7 +345,7 @@ def test_bf16_operands_pass_every_class_though_not_within_a_third(drawn, mode):
     for shape, seed in itertools.product(SHAPES, SEEDS):
         inputs, refs = drawn(shape, mode, seed)
         found = errors(tensor_core_way(*inputs), refs)
-        assert all(found[key] <= getattr(PROBLEM.tolerance, key) * 0.75 for key in found), (shape, seed, found)
+        assert all(found[key] <= PROBLEM.tolerance[key] * 0.75 for key in found), (shape, seed, found)
 
 
 @pytest.mark.timing

@@ -16,6 +16,7 @@ from arena.schema import Verdict  # noqa: E402
 
 PROBLEM = catalog.problem("paged_attention")
 CODE = code.load(PROBLEM, "cpu")
+CHECK = code.kit("check")
 REFERENCE, HIDDEN = (sys.modules[f"arena_problem_paged_attention.{name}"] for name in ("reference", "hidden"))
 KIT = code.kit("benchmark")
 SOLUTIONS = sorted((paths.problems() / "paged_attention" / "solutions").glob("*.py"))
@@ -30,7 +31,7 @@ def words(shape):
 
 
 def tight(errors):
-    return all(errors[key] <= getattr(PROBLEM.tolerance, key) for key in errors)
+    return all(errors[key] <= PROBLEM.tolerance[key] for key in errors)
 
 
 def solution(stem):
@@ -215,8 +216,8 @@ def test_every_shape_has_whole_groups_of_heads():
 def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(shape, seed):
     inputs = CODE.make_inputs(shape, seed, "public", "cpu")
     ref = REFERENCE.reference(*inputs)
-    assert tight(CODE.errors(ref.bfloat16(), ref))
-    zeros = CODE.errors(torch.zeros_like(ref), ref)
+    assert tight(CHECK.errors(ref.bfloat16(), ref))
+    zeros = CHECK.errors(torch.zeros_like(ref), ref)
     assert (zeros["rel_fro"], zeros["row"]) == pytest.approx((1, 1), abs=1e-12)
     refused = {
         "zeros": torch.zeros_like(ref),
@@ -228,7 +229,7 @@ def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(shap
         "one element wrong": ref.clone().index_put_((torch.tensor([0]),) * 3, ref[0, 0, 0] + 0.1 * ref[0, 0].norm()),
     }
     for name, answer in refused.items():
-        assert not tight(CODE.errors(answer.bfloat16(), ref)), name
+        assert not tight(CHECK.errors(answer.bfloat16(), ref)), name
 
 
 WRONG = [path.stem for path in SOLUTIONS if path.stem.startswith("wrong_")]
@@ -243,7 +244,7 @@ def test_wrong_solutions_fail_where_they_should(stem):
         for shape in PUBLIC:
             for seed in SEEDS:
                 inputs = CODE.make_inputs(shape, seed, mode, "cpu")
-                passes = tight(CODE.errors(wrong(*inputs), REFERENCE.reference(*inputs)))
+                passes = tight(CHECK.errors(wrong(*inputs), REFERENCE.reference(*inputs)))
                 assert passes == (only_in is not None and mode not in only_in), (mode, shape, seed)
 
 
@@ -253,12 +254,12 @@ def test_honest_solutions_pass_every_mode_with_room(honest, stem, mode):
     for shape in SHAPES:
         for seed in SEEDS:
             inputs = CODE.make_inputs(shape, seed, mode, "cpu")
-            errors = CODE.errors(honest[stem](*inputs), REFERENCE.reference(*inputs))
+            errors = CHECK.errors(honest[stem](*inputs), REFERENCE.reference(*inputs))
             # A row may lose 2**-8 = 3.9e-3 to rounding its bf16 result alone, and rel_fro where all rows are alike up to
             # 2e-3 (measured), so these two cannot lie as far inside the gate as the single element.
-            assert errors["el"] <= PROBLEM.tolerance.el / 3, (shape, seed, errors)
-            assert errors["row"] <= PROBLEM.tolerance.row / 2, (shape, seed, errors)
-            assert errors["rel_fro"] <= PROBLEM.tolerance.rel_fro * 2 / 3, (shape, seed, errors)
+            assert errors["el"] <= PROBLEM.tolerance["el"] / 3, (shape, seed, errors)
+            assert errors["row"] <= PROBLEM.tolerance["row"] / 2, (shape, seed, errors)
+            assert errors["rel_fro"] <= PROBLEM.tolerance["rel_fro"] * 2 / 3, (shape, seed, errors)
 
 
 @pytest.mark.timing

@@ -16,6 +16,7 @@ from arena.schema import Verdict  # noqa: E402
 
 PROBLEM = catalog.problem("sonic_moe_swiglu")
 CODE = code.load(PROBLEM, "cpu")
+CHECK = code.kit("check")
 REFERENCE, HIDDEN = (sys.modules[f"arena_problem_sonic_moe_swiglu.{name}"] for name in ("reference", "hidden"))
 KIT = code.kit("benchmark")
 SOLUTIONS = sorted((paths.problems() / "sonic_moe_swiglu" / "solutions").glob("*.py"))
@@ -31,7 +32,7 @@ def words(shape):
 
 
 def tight(errors):
-    return all(errors[key] <= getattr(PROBLEM.tolerance, key) for key in errors)
+    return all(errors[key] <= PROBLEM.tolerance[key] for key in errors)
 
 
 def solution(stem):
@@ -260,8 +261,8 @@ def test_no_hidden_shape_is_a_scored_one():
 def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(shape, seed):
     inputs = CODE.make_inputs(shape, seed, "public", "cpu")
     ref = REFERENCE.reference(*inputs)
-    assert tight(CODE.errors(ref.bfloat16(), ref))
-    zeros = CODE.errors(torch.zeros_like(ref), ref)
+    assert tight(CHECK.errors(ref.bfloat16(), ref))
+    zeros = CHECK.errors(torch.zeros_like(ref), ref)
     assert (zeros["rel_fro"], zeros["row"]) == pytest.approx((1, 1), abs=1e-12)
     refused = {
         "zeros": torch.zeros_like(ref),
@@ -274,7 +275,7 @@ def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(shap
         "one element wrong": ref.clone().index_put_((torch.tensor([0]),) * 2, ref[0, 0] + 0.2 * ref[0].norm()),
     }
     for name, answer in refused.items():
-        assert not tight(CODE.errors(answer.bfloat16(), ref)), name
+        assert not tight(CHECK.errors(answer.bfloat16(), ref)), name
 
 
 @pytest.mark.parametrize("shape", PUBLIC, ids=words)
@@ -285,7 +286,7 @@ def test_gate_and_up_rounded_to_bf16_are_inside_the_gate(shape):
         expert = torch.searchsorted(off[1:].contiguous(), torch.arange(len(tok)), right=True)
         both = (weights[expert].double() @ x[tok.long()].double()[:, :, None])[..., 0].bfloat16().double()
         gate, up = both.split(shape["I"], dim=1)
-        errors = CODE.errors((gate * gate.sigmoid() * up).bfloat16(), REFERENCE.reference(x, tok, off, weights))
+        errors = CHECK.errors((gate * gate.sigmoid() * up).bfloat16(), REFERENCE.reference(x, tok, off, weights))
         assert tight(errors) and errors["rel_fro"] > 2.5e-3, errors
 
 
@@ -303,7 +304,7 @@ def test_wrong_solutions_fail_where_they_should(stem):
         for shape in PUBLIC:
             for seed in SEEDS:
                 inputs = CODE.make_inputs(shape, seed, mode, "cpu")
-                passes = tight(CODE.errors(wrong(*inputs), REFERENCE.reference(*inputs)))
+                passes = tight(CHECK.errors(wrong(*inputs), REFERENCE.reference(*inputs)))
                 assert passes == (only_in is not None and mode not in only_in), (mode, shape, seed)
 
 
@@ -312,14 +313,14 @@ def test_eight_bits_are_four_times_beyond_the_gate(stem):
     wrong = solution(stem)
     for shape in PUBLIC:
         inputs = CODE.make_inputs(shape, 11, "public", "cpu")
-        errors = CODE.errors(wrong(*inputs), REFERENCE.reference(*inputs))
-        assert errors["rel_fro"] > 4 * PROBLEM.tolerance.rel_fro, (shape, errors)
+        errors = CHECK.errors(wrong(*inputs), REFERENCE.reference(*inputs))
+        assert errors["rel_fro"] > 4 * PROBLEM.tolerance["rel_fro"], (shape, errors)
 
 
 def test_outliers_kept_apart_do_not_bring_eight_bits_inside_the_gate_where_rows_are_long():
     inputs = CODE.make_inputs({**PUBLIC[2], "H": 2048}, 11, "public", "cpu")
-    errors = CODE.errors(solution("wrong_int8_mixed")(*inputs), REFERENCE.reference(*inputs))
-    assert errors["rel_fro"] > 1.5 * PROBLEM.tolerance.rel_fro, errors
+    errors = CHECK.errors(solution("wrong_int8_mixed")(*inputs), REFERENCE.reference(*inputs))
+    assert errors["rel_fro"] > 1.5 * PROBLEM.tolerance["rel_fro"], errors
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -328,9 +329,9 @@ def test_honest_solutions_pass_every_mode_with_room(honest, stem, mode):
     for shape in SHAPES:
         for seed in SEEDS:
             inputs = CODE.make_inputs(shape, seed, mode, "cpu")
-            errors = CODE.errors(honest[stem](*inputs), REFERENCE.reference(*inputs))
+            errors = CHECK.errors(honest[stem](*inputs), REFERENCE.reference(*inputs))
             for key, error in errors.items():
-                assert error <= getattr(PROBLEM.tolerance, key) / 3, (shape, seed, errors)
+                assert error <= PROBLEM.tolerance[key] / 3, (shape, seed, errors)
 
 
 @pytest.mark.timing

@@ -15,6 +15,7 @@ from arena.schema import Verdict  # noqa: E402
 
 PROBLEM = catalog.problem("w4a16_gemm")
 CODE = code.load(PROBLEM, "cpu")
+CHECK = code.kit("check")
 REFERENCE, HIDDEN = (sys.modules[f"arena_problem_w4a16_gemm.{name}"] for name in ("reference", "hidden"))
 KIT = code.kit("benchmark")
 SOLUTIONS = sorted((paths.problems() / "w4a16_gemm" / "solutions").glob("*.py"))
@@ -29,7 +30,7 @@ def words(shape):
 
 
 def tight(errors):
-    return all(errors[key] <= getattr(PROBLEM.tolerance, key) for key in errors)
+    return all(errors[key] <= PROBLEM.tolerance[key] for key in errors)
 
 
 def solution(stem):
@@ -229,8 +230,8 @@ def test_every_shape_has_whole_groups():
 def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(shape, seed):
     inputs = CODE.make_inputs(shape, seed, "public", "cpu")
     ref = REFERENCE.reference(*inputs)
-    assert tight(CODE.errors(ref.bfloat16(), ref))
-    zeros = CODE.errors(torch.zeros_like(ref), ref)
+    assert tight(CHECK.errors(ref.bfloat16(), ref))
+    zeros = CHECK.errors(torch.zeros_like(ref), ref)
     assert (zeros["rel_fro"], zeros["row"]) == pytest.approx((1, 1), abs=1e-12)
     refused = {
         "zeros": torch.zeros_like(ref),
@@ -242,7 +243,7 @@ def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(shap
         "one element wrong": ref.clone().index_put_((torch.tensor([0]),) * 2, ref[0, 0] + 0.2 * ref[0].abs().max()),
     }
     for name, answer in refused.items():
-        assert not tight(CODE.errors(answer.bfloat16(), ref)), name
+        assert not tight(CHECK.errors(answer.bfloat16(), ref)), name
 
 
 def rounded_weights(q, s, z):
@@ -263,7 +264,7 @@ def test_the_gate_takes_other_honest_ways_to_decode(shape, decode):
     for seed in SEEDS:
         x, qw, s, z = inputs = CODE.make_inputs(shape, seed, "public", "cpu")
         w = decode(codes(qw), per_weight(s, shape["G"]), per_weight(z, shape["G"]))
-        assert tight(CODE.errors((x.double() @ w.T).bfloat16(), REFERENCE.reference(*inputs))), seed
+        assert tight(CHECK.errors((x.double() @ w.T).bfloat16(), REFERENCE.reference(*inputs))), seed
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -272,8 +273,8 @@ def test_weights_rounded_to_bf16_pass_every_mode_with_room(shape, mode):
     for seed in SEEDS:
         x, qw, s, z = inputs = CODE.make_inputs(shape, seed, mode, "cpu")
         w = rounded_weights(codes(qw), per_weight(s, shape["G"]), per_weight(z, shape["G"]))
-        errors = CODE.errors((x.double() @ w.T).bfloat16(), REFERENCE.reference(*inputs))
-        assert all(errors[key] <= getattr(PROBLEM.tolerance, key) / 2 for key in errors), (seed, errors)
+        errors = CHECK.errors((x.double() @ w.T).bfloat16(), REFERENCE.reference(*inputs))
+        assert all(errors[key] <= PROBLEM.tolerance[key] / 2 for key in errors), (seed, errors)
 
 
 WRONG = [path.stem for path in SOLUTIONS if path.stem.startswith("wrong_")]
@@ -285,7 +286,7 @@ def test_wrong_solutions_fail_on_public_inputs(stem):
     for shape in PUBLIC:
         for seed in SEEDS:
             inputs = CODE.make_inputs(shape, seed, "public", "cpu")
-            assert not tight(CODE.errors(wrong(*inputs), REFERENCE.reference(*inputs))), (shape, seed)
+            assert not tight(CHECK.errors(wrong(*inputs), REFERENCE.reference(*inputs))), (shape, seed)
 
 
 @pytest.mark.parametrize("shape", PUBLIC, ids=words)
@@ -294,7 +295,7 @@ def test_int8_beside_large_channels_fails_where_large_values_are_scattered_over_
     for seed in SEEDS:
         for mode, passes in (("public", True), ("scattered", shape["M"] == 2)):
             inputs = CODE.make_inputs(shape, seed, mode, "cpu")
-            assert tight(CODE.errors(wrong(*inputs), REFERENCE.reference(*inputs))) == passes, (mode, seed)
+            assert tight(CHECK.errors(wrong(*inputs), REFERENCE.reference(*inputs))) == passes, (mode, seed)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -303,17 +304,17 @@ def test_honest_solutions_pass_every_mode_with_room(honest, stem, mode):
     for shape in SHAPES:
         for seed in SEEDS:
             inputs = CODE.make_inputs(shape, seed, mode, "cpu")
-            errors = CODE.errors(honest[stem](*inputs), REFERENCE.reference(*inputs))
-            assert all(errors[key] <= getattr(PROBLEM.tolerance, key) / 3 for key in errors), (shape, seed, errors)
+            errors = CHECK.errors(honest[stem](*inputs), REFERENCE.reference(*inputs))
+            assert all(errors[key] <= PROBLEM.tolerance[key] / 3 for key in errors), (shape, seed, errors)
 
 
 def test_the_cheat_is_right_until_its_buffers_get_new_weights():
     cheat = solution("cheat_weights_by_pointer")
     inputs = CODE.make_inputs(PUBLIC[1], 1, "public", "cpu")
-    assert tight(CODE.errors(cheat(*inputs), REFERENCE.reference(*inputs)))
+    assert tight(CHECK.errors(cheat(*inputs), REFERENCE.reference(*inputs)))
     for old, new in zip(inputs, CODE.make_inputs(PUBLIC[1], 2, "public", "cpu"), strict=True):
         old.copy_(new)
-    assert not tight(CODE.errors(cheat(*inputs), REFERENCE.reference(*inputs)))
+    assert not tight(CHECK.errors(cheat(*inputs), REFERENCE.reference(*inputs)))
 
 
 @pytest.mark.timing

@@ -17,6 +17,8 @@ from arena.errors import DataError
 from arena.schema import Problem, Profile, Rate
 
 Inputs = tuple[torch.Tensor, ...]
+Measured = tuple[str, dict[str, float], Callable[[], str]]
+"""What was measured, the worst error of each metric, and the place of the worst, in words."""
 MakeInputs = Callable[[Mapping[str, int], int, str, str], Inputs]
 
 
@@ -33,8 +35,10 @@ class Code:
     """Shapes that are checked and never timed."""
     rate: Rate
     """Which arithmetic's peak bounds the operator."""
-    errors: Callable[[torch.Tensor, torch.Tensor], dict[str, float]]
-    worst: Callable[[torch.Tensor, torch.Tensor], tuple[int, ...]]
+    own_gate: bool
+    """Whether the problem measures errors in its own way."""
+    measure: Callable[[Inputs, Inputs, Inputs], list[Measured]]
+    """How far outputs are off the reference's, given the inputs: what `measure` of the kit's check.py gives."""
 
     def make_inputs(self, shape: Mapping[str, int], seed: int, mode: str, device: str) -> Inputs:
         """One input set: the public distribution or a hidden mode."""
@@ -55,7 +59,6 @@ def load(problem: Problem, profile: Profile, folder: Path | None = None) -> Code
     sys.modules[package].__path__ = [str(folder)]
     reference = _module(folder / "reference.py", f"{package}.reference")
     hidden = _module(folder / "hidden.py", f"{package}.hidden")
-    check = kit("check")
     rate = _need(hidden, "CEILING_DTYPE")
     if rate not in get_args(Rate):
         raise DataError(f"{hidden.__file__}: CEILING_DTYPE is {rate!r}; it must be one of {', '.join(get_args(Rate))}")
@@ -66,9 +69,31 @@ def load(problem: Problem, profile: Profile, folder: Path | None = None) -> Code
         modes=tuple(_need(hidden, "MODES")),
         extra_shapes=tuple(_need(hidden, "EXTRA_SHAPES").get(profile, ())),
         rate=rate,
-        errors=_need(check, "errors"),
-        worst=_need(check, "worst"),
+        own_gate=bool(problem.gate),
+        measure=_measure(problem, reference),
     )
+
+
+def _measure(problem: Problem, reference: ModuleType) -> Callable[[Inputs, Inputs, Inputs], list[Measured]]:
+    """The kit's `measure` for this problem; DataError when its facts and its code do not speak of the same gate."""
+    defined = [name for name in ("errors", "worst") if hasattr(reference, name)]
+    if len(defined) != (2 if problem.gate else 0):
+        raise DataError(
+            f"{reference.__file__}: defines {' and '.join(defined) or 'neither errors nor worst'}: "
+            f"both are due where problem.yaml has a `gate`, and neither where it has not"
+        )
+    measure = _need(kit("check"), "measure")
+    names = [tensor.name for tensor in problem.outputs]
+
+    def measured(outs: Inputs, refs: Inputs, inputs: Inputs) -> list[Measured]:
+        found: list[Measured] = measure(reference, problem.tolerance, names, outs, refs, inputs)
+        for _, errors, _ in found:
+            if errors.keys() != problem.tolerance.keys():
+                measured_are, allowed_are = ", ".join(errors), ", ".join(problem.tolerance)
+                raise DataError(f"{reference.__file__}: errors measures {measured_are}; the tolerance is for {allowed_are}")
+        return found
+
+    return measured
 
 
 def kit(stem: str) -> ModuleType:

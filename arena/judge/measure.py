@@ -138,7 +138,7 @@ def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode:
     """
     plan = subject.plan
     elapsed: list[tuple[float, float]] = []
-    worst = Errors(rel_fro=0, row=0, el=0)
+    worst: Errors = dict.fromkeys(subject.problem.tolerance, 0.0)
     audits = sorted(secrets.randbelow(plan.min_windows) for _ in range(plan.audits))
     first_call(subject, worker, shape)
     with _about(shape, "public"), buffers(subject, worker, shape, "public", calls, quiet.alone_s) as sets:

@@ -52,6 +52,7 @@ def score(
     """
     clock, seeds = Clock(), Seeds()
     head: dict[str, Any] = {"problem": problem.name, "problem_digest": digest, "hardware": hardware.name}
+    head["tolerance"] = problem.tolerance
     environment = _environment(seeds)
     try:
         _read(submission, problem)
@@ -112,6 +113,7 @@ def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> R
         problem=problem.name,
         problem_digest=digest,
         hardware=hardware.name,
+        tolerance=problem.tolerance,
         verdict="missing",
         message=reason,
         timings=Clock().timings(),

@@ -10,7 +10,7 @@ from arena.errors import JudgeError
 from arena.judge.code import Code, Inputs
 from arena.judge.refusal import Refusal
 from arena.judge.window import Committed, Draw, Sets
-from arena.schema import Errors, Problem
+from arena.schema import Errors, Problem, Tolerance
 
 
 def verify(window: Committed, sets: Sets, code: Code, problem: Problem, shape: Mapping[str, int]) -> Errors:
@@ -18,70 +18,71 @@ def verify(window: Committed, sets: Sets, code: Code, problem: Problem, shape: M
 
     Sets made of the same draw must also agree with each other.
     """
-    worst = Errors(rel_fro=0, row=0, el=0)
+    worst: Errors = dict.fromkeys(problem.tolerance, 0.0)
     first: dict[Draw, int] = {}
     for index, outputs in sorted(window.sample.items()):
         drawn = window.draws[index]
         inputs = code.make_inputs(shape, drawn.seed, drawn.kind, sets.memory.device)
         _unchanged(inputs, sets.input(index), problem, shape, drawn.kind)
-        references = code.outputs(inputs)
-        for name, out, ref in zip((t.name for t in problem.outputs), outputs, references, strict=True):
-            worst = worse(worst, _within(name, out, ref, code, problem, shape, drawn.kind))
+        worst = worse(worst, _within(outputs, inputs, code, problem, shape, drawn.kind))
         twin = first.setdefault(drawn, index)
         if twin != index:
-            _same(window.sample[twin], outputs, code, problem, shape, drawn.kind)
+            _same(window.sample[twin], outputs, inputs, code, problem, shape, drawn.kind)
     return worst
 
 
 def worse(a: Errors, b: Errors) -> Errors:
     """The larger of each error."""
-    return Errors(rel_fro=max(a.rel_fro, b.rel_fro), row=max(a.row, b.row), el=max(a.el, b.el))
+    return {metric: max(a[metric], b[metric]) for metric in a}
+
+
+def inside(errors: Errors, tolerance: Tolerance) -> bool:
+    """Whether every error is within the gate; NaN never is."""
+    return all(errors[metric] <= most for metric, most in tolerance.items())
 
 
 def _same(
-    first: tuple[torch.Tensor, ...],
-    second: tuple[torch.Tensor, ...],
-    code: Code,
-    problem: Problem,
-    shape: Mapping[str, int],
-    mode: str,
+    first: Inputs, second: Inputs, inputs: Inputs, code: Code, problem: Problem, shape: Mapping[str, int], mode: str
 ) -> None:
     """Refuse a solution whose two answers to the same inputs differ by more than the gate."""
-    for a, b in zip(first, second, strict=True):
-        errors = Errors(**code.errors(b, a.double()))
-        if not _inside(errors, problem):
+    exact = tuple(a.double() if a.is_floating_point() else a for a in first)
+    for _, errors, _ in code.measure(second, exact, inputs):
+        if not inside(errors, problem.tolerance):
             text = f"Two calls on the same inputs gave different answers ({_against(errors, problem)})"
             raise Refusal("incorrect", text, shape=shape, mode=mode, error=errors)
 
 
-def _within(
+def _within(outs: Inputs, inputs: Inputs, code: Code, problem: Problem, shape: Mapping[str, int], mode: str) -> Errors:
+    """The errors of one call's outputs; Refusal when one is beyond the gate."""
+    refs = code.outputs(inputs)
+    for tensor, out, ref in zip(problem.outputs, outs, refs, strict=True):
+        _finite(tensor.name, out, ref, code, problem, shape, mode)
+    worst: Errors = dict.fromkeys(problem.tolerance, 0.0)
+    for _, errors, place in code.measure(outs, refs, inputs):
+        if not inside(errors, problem.tolerance):
+            raise Refusal("incorrect", f"{place()} ({_against(errors, problem)})", shape=shape, mode=mode, error=errors)
+        worst = worse(worst, errors)
+    return worst
+
+
+def _finite(
     name: str, out: torch.Tensor, ref: torch.Tensor, code: Code, problem: Problem, shape: Mapping[str, int], mode: str
-) -> Errors:
-    if not torch.isfinite(ref).all():
+) -> None:
+    """Refuse an output that is not finite where it should be. Infinite answers are for a gate of the problem's own to judge."""
+    sound = ~torch.isnan(ref) if code.own_gate else torch.isfinite(ref)
+    if not sound.all():
         raise JudgeError(
             f"{problem.name}: the reference is not finite for mode {mode!r}, shape {dict(shape)}: a fault of the problem"
         )
-    if out.is_floating_point() and not (finite := torch.isfinite(out)).all():
-        where = tuple(torch.nonzero(~finite)[0].tolist())
+    bad = torch.isfinite(ref) & ~torch.isfinite(out)
+    if bad.any():
+        where = tuple(torch.nonzero(bad)[0].tolist())
         text = f"{name}{list(where)} is {out[where].item()} where a finite value is expected"
         raise Refusal("incorrect", text, shape=shape, mode=mode)
-    errors = Errors(**code.errors(out, ref))
-    if _inside(errors, problem):
-        return errors
-    where = code.worst(out, ref)
-    text = f"{name}{list(where)} is {out[where].item():.6g}, expected {ref[where].item():.6g} ({_against(errors, problem)})"
-    raise Refusal("incorrect", text, shape=shape, mode=mode, error=errors)
-
-
-def _inside(errors: Errors, problem: Problem) -> bool:
-    gate = problem.tolerance
-    return errors.rel_fro <= gate.rel_fro and errors.row <= gate.row and errors.el <= gate.el
 
 
 def _against(errors: Errors, problem: Problem) -> str:
-    gate = problem.tolerance
-    pairs = zip(("rel_fro", "row", "el"), errors.model_dump().values(), gate.model_dump().values(), strict=True)
-    return ", ".join(f"{name} {value:.2g} of {most:g}" for name, value, most in pairs)
+    return ", ".join(f"{metric} {errors[metric]:.2g} of {most:g}" for metric, most in problem.tolerance.items())
 
 
 def _unchanged(ours: Inputs, theirs: Inputs, problem: Problem, shape: Mapping[str, int], mode: str) -> None:

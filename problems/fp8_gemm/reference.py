@@ -1,0 +1,99 @@
+"""fp8 times fp8 with a scale per row: how the inputs are drawn, and the exact answer in fp64."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
+"""x (M, K) and w (N, K) float8_e4m3fn, sx (M, 1) and sw (N, 1) fp32."""
+
+LARGEST = 448.0
+"""Of e4m3. Scales are such that the largest value of each row is just that."""
+
+WEIGHTS_AT_ONCE = 2**24
+"""Weights that the reference decodes at a time: 128 MiB in fp64, where the widest shape as a whole would take 1.8 GiB."""
+
+TINY = 1e-300
+"""Keeps 0 / 0 away where the answer is all zeros: no error then gives 0, any error a huge number."""
+
+
+def make_inputs(shape: Mapping[str, int], seed: int, mode: str = "public", device: str = "cpu") -> Inputs:
+    """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
+    if mode != "public":
+        raise ValueError(f"unknown mode {mode!r} (known: public)")
+    return build(shape, *generators(seed, device))
+
+
+def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator]:
+    """Two generators on `device`: for x and sx, and for w and sw."""
+    # torch's CPU generator keeps only the low 32 bits of its seed, so seeds are hashed: every bit of `seed` counts.
+    digest = hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
+    left, right = torch.Generator(device), torch.Generator(device)
+    left.manual_seed(int.from_bytes(digest[:4], "little"))
+    right.manual_seed(int.from_bytes(digest[4:], "little"))
+    return left, right
+
+
+def build(shape: Mapping[str, int], left: torch.Generator, right: torch.Generator) -> Inputs:
+    """Inputs of the public distribution."""
+    x, sx = quantised(shape["M"], shape["K"], 1.0, left)
+    w, sw = quantised(shape["N"], shape["K"], 0.02, right)
+    return x, w, sx, sw
+
+
+def quantised(rows: int, K: int, size: float, values: torch.Generator) -> tuple[Tensor, Tensor]:
+    """(rows, K) e4m3 and (rows, 1) fp32: normal numbers of that size, times a lognormal factor (sigma 1) for each row."""
+    exact = torch.randn(rows, K, generator=values, device=values.device)
+    exact *= torch.randn(rows, 1, generator=values, device=values.device).exp_().mul_(size)
+    scale = exact.abs().amax(1, keepdim=True) / LARGEST
+    return (exact / scale).to(torch.float8_e4m3fn), scale
+
+
+def reference(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor) -> Tensor:
+    """The answer (M, N) in fp64. Products of e4m3 are multiples of 2**-18 below 2**18: their sum is exact, whatever its order."""
+    y = torch.empty(len(x), len(w), dtype=torch.float64, device=x.device)
+    left, rows = x.double(), max(1, WEIGHTS_AT_ONCE // x.shape[1])
+    for n in range(0, len(w), rows):
+        y[:, n : n + rows] = left @ w[n : n + rows].double().T
+    return y.mul_(sx.double()).mul_(sw.double().T)
+
+
+def errors(outs: tuple[Tensor, ...], refs: tuple[Tensor, ...], inputs: Inputs) -> dict[str, float]:
+    """Three relative errors, all of them after output and answer have been divided by sx * sw: else the rows and columns with
+    the largest scales would be all that counts. With r the divided answer and e the difference from it:
+
+    rel_fro: ||e|| / ||r||, over everything;
+    row: the largest over all rows i of ||e_i|| / max(||r_i||, 0.001 * rms of the rows' norms);
+    el: the largest over all elements of |e| / (max(rms(r_i), 0.001 * rms(r)) + |r|), i being the element's row.
+    """
+    e, r = apart(outs, refs, inputs)
+    norm = r.norm(dim=-1)
+    return {
+        "rel_fro": float(e.norm() / (r.norm() + TINY)),
+        "row": float((e.norm(dim=-1) / norm.clamp_min(1e-3 * norm.pow(2).mean().sqrt() + TINY)).max()),
+        "el": float(of_elements(e, r).max()),
+    }
+
+
+def worst(outs: tuple[Tensor, ...], refs: tuple[Tensor, ...], inputs: Inputs) -> str:
+    """The element with the largest `el`, before the division."""
+    (out,), (ref,) = outs, refs
+    at = tuple(int(i) for i in torch.unravel_index(of_elements(*apart(outs, refs, inputs)).argmax(), ref.shape))
+    return f"y{list(at)} is {out[at].item():.6g} and should be {ref[at].item():.6g}"
+
+
+def apart(outs: tuple[Tensor, ...], refs: tuple[Tensor, ...], inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """The difference and the answer in fp64, both divided by sx * sw."""
+    (out,), (ref,), (_, _, sx, sw) = outs, refs, inputs
+    scale = sx.double() * sw.double().T
+    return (out.double() - ref).div_(scale), ref / scale
+
+
+def of_elements(e: Tensor, r: Tensor) -> Tensor:
+    """Each element's error beside its own size and that of its row."""
+    floor = 1e-3 * r.pow(2).mean().sqrt() + TINY
+    return e.abs() / (r.pow(2).mean(-1, keepdim=True).sqrt().clamp_min(floor) + r.abs())

@@ -1,0 +1,9 @@
+# verdict: forbidden
+# Everything in fp64, which is exact enough and against the rules.
+
+from torch import Tensor
+
+
+def solution(x: Tensor) -> Tensor:
+    e = (x - x.amax(1, keepdim=True)).double().exp()
+    return (e / e.sum(1, keepdim=True)).float()

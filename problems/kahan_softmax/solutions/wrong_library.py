@@ -1,0 +1,9 @@
+# verdict: forbidden
+# The softmax that torch has, which sums up in fp32 and is not allowed by name.
+
+import torch
+from torch import Tensor
+
+
+def solution(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)

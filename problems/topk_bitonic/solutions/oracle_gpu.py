@@ -1,0 +1,245 @@
+# verdict: passed
+# CUDA: one read of x. What reaches a running bound is listed, a full list is cut by counting, and a bitonic sort ends it.
+
+import functools
+import math
+
+import torch
+from torch import Tensor
+from torch.utils.cpp_extension import load_inline
+
+KERNEL = r"""
+// An element and its place in one number: larger for a larger element, and among equal ones for an earlier place. 0 is none.
+typedef unsigned long long Entry;
+constexpr int THREADS = 256, WARPS = THREADS / 32, BINS = THREADS, HELD = 4;
+constexpr unsigned ALL = 0xffffffff;
+
+struct State {
+    Entry limit;  // What is below it is not among the k largest.
+    int count, bin, upto, above, bins[BINS], sums[WARPS];
+    unsigned tops[WARPS];
+};
+
+__device__ Entry entry_of(float value, int place) {
+    const int bits = __float_as_int(value);
+    return (Entry)(unsigned)(bits ^ (bits >> 31 | 0x80000000)) << 32 | (unsigned)~place;
+}
+__device__ float value_of(Entry e) {
+    const int key = e >> 32;
+    return __int_as_float(key < 0 ? key ^ 0x80000000 : ~key);
+}
+// No number that a bound admits is below this one. Below -inf there are only bit patterns of NaN.
+__device__ void least_of(Entry limit, float& least) { least = fmaxf(value_of(limit), -INFINITY); }
+__device__ void nothing(float& value) { value = -INFINITY; }
+
+// The same for what are entries already.
+__device__ Entry entry_of(Entry made, int) { return made; }
+__device__ void least_of(Entry limit, Entry& least) { least = limit; }
+__device__ void nothing(Entry& made) { made = 0; }
+
+// Every lane calls it: those with `take` add their entry to the list. `upto` is set to where the warp's entries end, if any.
+__device__ void add(State& s, Entry* list, Entry e, bool take, int& upto) {
+    const unsigned votes = __ballot_sync(ALL, take), lane = threadIdx.x % 32;
+    if (votes == 0) return;
+    int at = lane == 0 ? atomicAdd(&s.count, __popc(votes)) : 0;
+    at = __shfl_sync(ALL, at, 0);
+    if (take) list[at + __popc(votes & ((1u << lane) - 1))] = e;
+    upto = at + __popc(votes);
+}
+
+// A bound that at least k and at most `most` entries of the list reach. It counts them in 256 equal parts of the range in
+// question, then in as many of the part that holds the k-th largest: all differ, so the eighth round at last is exact.
+__device__ Entry bound(State& s, const Entry* list, int count, int k, int most) {
+    const int t = threadIdx.x, lane = t % 32, warp = t / 32;
+    unsigned top = 0;
+    for (int i = t; i < count; i += THREADS) top = max(top, (unsigned)(list[i] >> 32));
+    top = __reduce_max_sync(ALL, top);
+    if (lane == 0) s.tops[warp] = top;
+    __syncthreads();
+    for (int w = 0; w < WARPS; w++) top = max(top, s.tops[w]);
+    Entry low = s.limit, high = (Entry)top << 32 | ALL;
+    for (int above = 0;; above = s.above) {
+        const int shift = max(0, 56 - __clzll(high - low));
+        s.bins[t] = 0;
+        __syncthreads();
+        for (int i = t; i < count; i += THREADS) {
+            const Entry e = list[i];
+            if (low <= e && e <= high) atomicAdd(&s.bins[(e - low) >> shift], 1);
+        }
+        __syncthreads();
+        // Sums from the highest part down.
+        const int own = s.bins[BINS - 1 - t];
+        int upto = own;
+        for (int d = 1; d < 32; d *= 2) {
+            const int before = __shfl_up_sync(ALL, upto, d);
+            if (lane >= d) upto += before;
+        }
+        if (lane == 31) s.sums[warp] = upto;
+        __syncthreads();
+        for (int w = 0; w < warp; w++) upto += s.sums[w];
+        upto += above;
+        if (upto >= k && upto - own < k) s.bin = BINS - 1 - t, s.upto = upto, s.above = upto - own;
+        __syncthreads();
+        low += (Entry)s.bin << shift;
+        if (s.upto <= most) return low;
+        high = low + min(high - low, ((Entry)1 << shift) - 1);
+    }
+}
+
+// The list is cut to the entries that reach such a bound.
+__device__ void cut(State& s, Entry* list, int k, int most) {
+    const int t = threadIdx.x, count = s.count;
+    const Entry limit = bound(s, list, count, k, most);
+    if (t == 0) s.count = 0, s.limit = limit;
+    for (int start = t; start - t < count; start += HELD * THREADS) {
+        Entry held[HELD];
+        for (int i = 0, at = start; i < HELD; i++, at += THREADS) held[i] = at < count ? list[at] : 0;
+        __syncthreads();
+        // What is written now lies before anything that is still to be read.
+        int upto;
+        for (int i = 0; i < HELD; i++) add(s, list, held[i], held[i] >= limit, upto);
+    }
+    __syncthreads();
+}
+
+// Bitonic, the largest first. `size` is a power of two; one warp is enough for 64.
+__device__ void sort(Entry* list, int size) {
+    const bool alone = size <= 64;
+    if (alone && threadIdx.x >= 32) return;
+    for (int run = 2; run <= size; run *= 2)
+        for (int apart = run / 2; apart > 0; apart /= 2) {
+            for (int i = threadIdx.x; i < size / 2; i += THREADS) {
+                const int at = 2 * i - (i & (apart - 1));
+                const Entry a = list[at], b = list[at + apart];
+                if ((a < b) == ((at & run) == 0)) list[at] = b, list[at + apart] = a;
+            }
+            if (alone) __syncwarp();
+            else __syncthreads();
+        }
+}
+
+template <int ITEMS, typename Raw>
+__device__ void fetch(Raw (&raw)[ITEMS], const Raw* row, int at, int end) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++, at += THREADS)
+        if (at < end) raw[i] = __ldcs(row + at);
+        else nothing(raw[i]);
+}
+
+// A first bound: each thread has at least one element, and k of the threads' largest ones reach it.
+template <int ITEMS, typename Raw>
+__device__ void begin(State& s, Entry* list, const Raw (&raw)[ITEMS], int at, int end, int k) {
+    Entry best = 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++, at += THREADS)
+        if (at < end) best = max(best, entry_of(raw[i], at));
+    list[threadIdx.x] = best;
+    __syncthreads();
+    const Entry limit = bound(s, list, THREADS, k, k + k / 4);
+    if (threadIdx.x == 0) s.limit = limit;
+    __syncthreads();
+}
+
+// The k largest of one of `parts` parts of a row of n. `size` is a power of two and at least k; the list has room for `room`
+// entries and one tile. A single part is a whole row, and its result is final; of others `size` entries go to `found`.
+template <int ITEMS, typename Raw>
+__global__ void __launch_bounds__(THREADS, 4) largest(
+    const Raw* __restrict__ x, int n, int parts, int k, int size, int room, Entry* __restrict__ found,
+    float* __restrict__ values, int64_t* __restrict__ indices) {
+    extern __shared__ Entry list[];
+    __shared__ State s;
+    const int t = threadIdx.x, row = blockIdx.x / parts, part = blockIdx.x % parts;
+    const int span = (n + parts - 1) / parts, first = part * span, end = min(n, first + span);
+    x += (int64_t)row * n;
+    if (t == 0) s.count = 0, s.limit = 1;
+    Raw next[ITEMS], now[ITEMS];
+    fetch(next, x, first + t, end);
+    __syncthreads();
+    if (2 * k <= THREADS && end - first >= THREADS) begin(s, list, next, first + t, end, k);
+    for (int at = first + t; at - t < end; at += ITEMS * THREADS) {
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) now[i] = next[i];
+        fetch(next, x, at + ITEMS * THREADS, end);
+        const Entry limit = s.limit;
+        Raw least;
+        least_of(limit, least);
+        int upto = 0;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+            if (!__any_sync(ALL, now[i] >= least)) continue;
+            const int place = at + i * THREADS;
+            const Entry e = place < end ? entry_of(now[i], place) : 0;
+            add(s, list, e, e >= limit, upto);
+        }
+        // Asked of all at once: nobody may read the count while others go on adding.
+        if (__syncthreads_or(upto > room)) cut(s, list, k, k + k / 4 + 64);
+    }
+    if (s.count > size) cut(s, list, k, size);
+    for (int i = s.count + t; i < size; i += THREADS) list[i] = 0;
+    __syncthreads();
+    if (parts > 1) {
+        for (int i = t; i < size; i += THREADS) found[(int64_t)blockIdx.x * size + i] = list[i];
+        return;
+    }
+    sort(list, size);
+    __syncthreads();
+    for (int i = t; i < k; i += THREADS) {
+        values[(int64_t)row * k + i] = value_of(list[i]);
+        indices[(int64_t)row * k + i] = (unsigned)~list[i];
+    }
+}
+"""
+HOST = r"""
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+template <int ITEMS, typename Raw>
+void launch(
+    const Raw* x, int64_t rows, int64_t n, int parts, int k, int size, Entry* found, at::Tensor& values, at::Tensor& indices) {
+    const int room = std::max(1024, 2 * k + 512), bytes = (room + ITEMS * THREADS) * sizeof(Entry);
+    C10_CUDA_CHECK(cudaFuncSetAttribute(largest<ITEMS, Raw>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    C10_CUDA_CHECK(cudaFuncSetAttribute(largest<ITEMS, Raw>, cudaFuncAttributePreferredSharedMemoryCarveout, 100));
+    largest<ITEMS, Raw><<<rows * parts, THREADS, bytes, c10::cuda::getCurrentCUDAStream()>>>(
+        x, n, parts, k, size, room, found, values.data_ptr<float>(), indices.data_ptr<int64_t>());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+std::tuple<at::Tensor, at::Tensor> topmost(const at::Tensor& x, int64_t k, int64_t size, int64_t parts) {
+    TORCH_CHECK(k <= 2048, "k=", k, ": this kernel's list has room for 2048");
+    const c10::cuda::CUDAGuard guard(x.device());
+    const int64_t rows = x.size(0), n = x.size(1);
+    at::Tensor values = at::empty({rows, k}, x.options()), indices = at::empty({rows, k}, x.options().dtype(at::kLong));
+    at::Tensor scratch = at::empty({parts > 1 ? rows * parts * size : 0}, indices.options());
+    Entry* found = (Entry*)scratch.data_ptr();
+    const auto first = k > 1024 ? launch<8, float> : launch<16, float>;
+    first(x.data_ptr<float>(), rows, n, parts, k, size, found, values, indices);
+    if (parts > 1) launch<4, Entry>(found, rows, parts * size, 1, k, size, nullptr, values, indices);
+    return {values, indices};
+}
+"""
+DECLARED = "std::tuple<at::Tensor, at::Tensor> topmost(const at::Tensor& x, int64_t k, int64_t size, int64_t parts);"
+topmost = load_inline("topmost", DECLARED, KERNEL + HOST, functions=["topmost"], extra_cuda_cflags=["-O3"]).topmost
+
+START = 2
+"""What a block does besides its tiles, in tiles."""
+
+
+@functools.cache
+def parts_of(rows: int, n: int, k: int, size: int, at_once: int) -> int:
+    """How many blocks share a row, so that the last of them is done soonest; `at_once` run at the same time."""
+    tile = 2048 if k > 1024 else 4096
+
+    def tiles(parts: int) -> int:
+        joining = START + math.ceil(parts * size / 1024) if parts > 1 else 0
+        return math.ceil(rows * parts / at_once) * (START + math.ceil(n / parts / tile)) + joining
+
+    return min(range(1, max(1, n // tile) + 1), key=tiles)
+
+
+def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+    (rows, n), k = x.shape, len(ranks)
+    size = max(64, 1 << (k - 1).bit_length())
+    at_once = 4 * torch.cuda.get_device_properties(x.device).multi_processor_count
+    values, indices = topmost(x, k, size, parts_of(rows, n, k, size, at_once))
+    return values, indices

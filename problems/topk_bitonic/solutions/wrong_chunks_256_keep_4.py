@@ -1,0 +1,33 @@
+# verdict: incorrect
+# Cuts a row into 256 chunks and looks for winners among the 4 largest of each.
+
+import torch
+from torch import Tensor
+
+LEAST = -(2**31)
+CHUNKS, KEPT = 256, 4
+
+
+def ordered(x: Tensor) -> Tensor:
+    """int32 keys that compare as the numbers do."""
+    bits = x.view(torch.int32)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+def largest(keys: Tensor, k: int) -> Tensor:
+    """Places of the k largest keys of each row, one after the other."""
+    keys, places = keys.clone(), []
+    for _ in range(k):
+        places.append(keys.argmax(-1, keepdim=True))
+        keys.scatter_(-1, places[-1], LEAST)
+    return torch.cat(places, -1)
+
+
+def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+    (rows, n), k = x.shape, len(ranks)
+    size = -(-n // CHUNKS)
+    keys = torch.nn.functional.pad(ordered(x), (0, CHUNKS * size - n), value=LEAST)
+    kept = largest(keys.view(rows, CHUNKS, size), min(size, max(KEPT, -(-k // CHUNKS))))
+    places = (kept + size * torch.arange(CHUNKS, device=x.device)[:, None]).flatten(1)
+    indices = places.gather(1, largest(keys.gather(1, places), k))
+    return x.gather(1, indices), indices

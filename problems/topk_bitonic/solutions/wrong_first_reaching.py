@@ -1,0 +1,37 @@
+# verdict: incorrect
+# Takes the first k elements that reach the k-th largest, which are the wrong ones where several equal it.
+
+import torch
+from torch import Tensor
+
+LEAST = -(2**31)
+
+
+def ordered(x: Tensor) -> Tensor:
+    """int32 keys that compare as the numbers do."""
+    bits = x.view(torch.int32)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+def largest(keys: Tensor, k: int) -> Tensor:
+    """Places of the k largest keys of each row, one after the other."""
+    keys, places = keys.clone(), []
+    for _ in range(k):
+        places.append(keys.argmax(-1, keepdim=True))
+        keys.scatter_(-1, places[-1], LEAST)
+    return torch.cat(places, -1)
+
+
+def first_marked(marked: Tensor, room: int) -> Tensor:
+    """Places (rows, room) of the first that are marked, -1 where there are no more."""
+    slot = torch.where(marked, marked.cumsum(-1) - 1, room).clamp_(max=room)
+    places = torch.arange(marked.shape[1], device=marked.device).expand_as(slot)
+    return torch.full((len(marked), room + 1), -1, device=marked.device).scatter_(1, slot, places)[:, :room]
+
+
+def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+    k = len(ranks)
+    keys = ordered(x)
+    places = first_marked(keys >= keys.gather(1, largest(keys, k)[:, -1:]), k)
+    indices = places.gather(1, largest(keys.gather(1, places), k))
+    return x.gather(1, indices), indices
