@@ -90,6 +90,8 @@ class Problem(Record):
     forbidden: tuple[str, ...] = ()
     """Dotted names that a solution may not import or call, resolved through aliases. A trailing `.*` covers a module, a bare `*`
     every name that starts so; `torch.Tensor.x` covers any `.x` of what may be a tensor, `operator.matmul` the sign `@`."""
+    arithmetic: Rate | None = None
+    """What the tensor cores should multiply where computing is the bound. A number whose counters show less of it says so."""
     forbidden_kernels: tuple[str, ...] = ()
     """Names of GPU kernels that no call may launch (`*` and `?` as in file names): those of libraries that the rules exclude."""
 
@@ -557,8 +559,8 @@ class Passed(ScoreHead):
     evidence: tuple[Evidence, ...] = ()
     """By shape; empty on a CPU."""
     review_suggested: bool = False
-    """True when a shape lies above 0.95 of its ceiling, the device's own speed moved while it was timed, or the profiler of a
-    GPU saw no kernel."""
+    """True when a shape lies above 0.95 of its ceiling, the device's own speed moved while it was timed, the profiler of a GPU
+    saw no kernel, or the counters another arithmetic than the problem's."""
 
 
 class Refused(ScoreHead):

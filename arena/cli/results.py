@@ -26,6 +26,8 @@ def show_score(score: Passed | Refused) -> None:
         tell(f"verdict {verdict('passed')}, peak_fraction [bold]{score.peak_fraction:.4f}[/] (geometric mean)")
         if score.evidence:
             tell(safe(_launched(score.evidence)))
+        if score.message:
+            tell(f"[bold yellow]{safe(score.message)}[/]")
         if score.review_suggested:
             why = "a shape lies above 0.95 of its ceiling, the device did not keep its speed, or no kernel was seen"
             tell(f"Look at it before you cite it: {why}.")

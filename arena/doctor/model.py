@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -111,7 +109,7 @@ def _agent(chosen: Chosen, to: Asked, sandbox: Sandbox, report: Callable[[Progre
         hardware="cpu",
         budget_s=AGENT_S,
     )
-    with tempfile.TemporaryDirectory() as root, workspace.create(cell, manifest={}, root=Path(root)) as run:
+    with scratch.folder() as root, workspace.create(cell, manifest={}, root=root) as run:
         (run.work / "check.py").write_bytes(CHECK)
         played = session.play(chosen, run, terms=Terms(AGENT_S), sandbox=sandbox, prompt=TASK, asked=to, report=report)
         solution = run.work / "solution.py"

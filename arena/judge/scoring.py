@@ -16,7 +16,7 @@ import torch
 import arena
 from arena.collect import Submission
 from arena.errors import ArenaError, JudgeError
-from arena.judge import audit, code, link, measure, rules, trial
+from arena.judge import audit, code, label, link, measure, rules, trial
 from arena.judge.bench import bench
 from arena.judge.ceiling import ceiling, geometric_mean
 from arena.judge.clock import Clock
@@ -87,15 +87,18 @@ def score(
     except (ArenaError, OSError, MemoryError, RuntimeError) as ours:  # torch says RuntimeError when memory is short
         message = str(ours) or type(ours).__name__  # a MemoryError says nothing
         return Refused(**head, verdict="judge_failed", message=message, timings=clock.timings(), environment=environment)
+    unlike = label.unlike(problem, shapes, evidence)
     return Passed(
         **head,
+        message=unlike,
         peak_fraction=geometric_mean(shape.peak_fraction for shape in shapes),
         device=place.device,
         shapes=shapes,
         evidence=evidence,
         review_suggested=any(shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
         or any(block.drift() > subject.plan.drift for block in blocks)
-        or any(not each.kernels for each in evidence),
+        or any(not each.kernels for each in evidence)
+        or bool(unlike),
         timings=clock.timings(),
         environment=environment,
     )
