@@ -7,6 +7,7 @@ import pytest
 from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
+from provider import STREAMS, TOKENS, events
 
 from arena.gateway.answers import READERS, Facts
 from arena.gateway.leak import Guard, scrubbed
@@ -15,7 +16,6 @@ from arena.gateway.prices import price
 from arena.gateway.sse import Events
 from arena.gateway.tokens import Tokens, reported_usd, tokens
 from arena.schema import Api
-from tests.provider import STREAMS, TOKENS, events
 
 APIS: tuple[Api, ...] = ("anthropic", "responses", "chat", "gemini")
 SSE = "text/event-stream"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from provider import KEY, STREAMS, TARGETS, TOKENS, Answer, asked, box, events, provider, run, say
 from yarl import URL
 
 from arena import process
@@ -25,7 +26,6 @@ from arena.gateway.policy import BODY_BYTES
 from arena.gateway.serving import CONNECTIONS
 from arena.gateway.upstream import Proxy, proxy
 from arena.schema import Api
-from tests.provider import KEY, STREAMS, TARGETS, TOKENS, Answer, asked, box, events, provider, run, say
 
 APIS: tuple[Api, ...] = ("anthropic", "responses", "chat", "gemini")
 BUCKETS = ("input", "cache_read", "cache_write", "output", "reasoning")
@@ -491,7 +491,8 @@ def test_what_is_on_its_way_when_the_run_ends_is_written_down(tmp_path: Path):
 SERVES = """
 import sys, time
 from pathlib import Path
-from tests.provider import asked, serve
+sys.path.insert(0, "tests")
+from provider import asked, serve
 with serve(Path(sys.argv[1]), Path(sys.argv[2]), asked("chat", sys.argv[3])) as gateway:
     print(gateway.key, flush=True)
     time.sleep(60)

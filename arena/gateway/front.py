@@ -123,23 +123,28 @@ class Gateway:
     async def _body(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """The request's body, held for the length of the block. Refusal 400, 408 or 413."""
         pieces: list[bytes] = []
+        try:
+            await self._receive(request, pieces)
+            pieces[:] = [b"".join(pieces)]  # and not both: it may be 64 MiB
+            yield pieces[0]
+        finally:
+            self._held_bytes -= sum(map(len, pieces))
+
+    async def _receive(self, request: web.BaseRequest, pieces: list[bytes]) -> None:
         size = 0
         try:
             async with asyncio.timeout(BODY_S):
                 async for piece in request.content.iter_any():
+                    pieces.append(piece)
                     size += len(piece)
                     self._held_bytes += len(piece)
                     if size > policy.BODY_BYTES or self._held_bytes > HELD_BYTES:
                         raise Refusal(413, f"the body is larger than {policy.BODY_BYTES >> 20} MiB, or too many large ones come")
-                    pieces.append(piece)
                     self._account.heard()
-            yield b"".join(pieces)
         except TimeoutError:
             raise Refusal(408, f"no whole body within {BODY_S:.0f} s") from None
         except web.RequestPayloadError:
             raise Refusal(400, "the body is no proper HTTP") from None
-        finally:
-            self._held_bytes -= size
 
     def _refuse(self, refusal: Refusal) -> web.Response:
         body = apis.error(self._asked.api, refusal.status, refusal.reason)

@@ -52,7 +52,7 @@ AGENTS = {
             "gemini",
             "gemini-3.1-pro",
             "gemini-3.1-pro-preview",
-            "high",
+            "HIGH",
             ("invoke_agent", json.dumps({"agent_name": "cli_help", "prompt": "Look around."})),
         ),
     )

@@ -1,5 +1,6 @@
 """Each agent's program, driven by `arena run` from its start to a scored kernel, with the stub for a provider."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,19 @@ def test_nobody_else_is_asked(agent: Agent, tmp_path: Path, small: Path) -> None
     asked = {body.get("model") or line["path"] for line, body in zip(played.stub.asked(), bodies(played), strict=True)}
     assert all(agent.id in model for model in asked), asked
     assert len(played.stub.asked()) > (3 if use else 2)
+
+
+@pytest.mark.parametrize(("harness", "tokens"), [("codex", 265_000), ("opencode", 190_000), ("kimi", 255_000)])
+def test_a_full_context_is_shortened_by_the_same_model(harness: str, tokens: int, tmp_path: Path, small: Path) -> None:
+    if reason := missing(harness):
+        pytest.skip(reason)
+    words = ("--mode", "loop", "--crowded", str(tokens), "--check", "true")
+    played = play(tmp_path, AGENTS[harness], ("--budget", "15s"), *words, solution=small)
+    sizes = [len(str(body)) for body in bodies(played)]
+    assert any(after < before for before, after in pairwise(sizes)), sizes[:10]
+    usage = played.session["usage"]
+    assert (usage["models"], usage["failed"]) == ([AGENTS[harness].id], 0)
+    assert len(played.stub.asked()) == len(played.stub.lines("answer"))
 
 
 def test_the_broker_is_told_who_may_answer(tmp_path: Path, small: Path) -> None:
