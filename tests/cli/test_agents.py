@@ -4,7 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from agents import AGENTS, CANARY, SMALL, Agent, Played, holders, missing, play
+from agents import AGENTS, ANSWERS_AS, CANARY, SMALL, Agent, Played, against_a_stub, holders, missing, play
 from stub import SUMMED
 
 from arena.sandboxes import bwrap
@@ -112,6 +112,15 @@ def test_the_broker_is_told_who_may_answer(tmp_path: Path, small: Path) -> None:
     assert usage["providers"] == ["Z.AI"]
     assert usage["cost_usd"] == pytest.approx(played.stub.cost_usd())
     assert usage["cost_source"] == "provider"
+
+
+def test_doctor_tries_it_end_to_end(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text("x = 1\n")
+    with against_a_stub(tmp_path, "--provider", ANSWERS_AS, solution=tmp_path / "task.py") as (arena, _, env):
+        done = arena("doctor", "--model", f"{agent.harness}/{agent.model}", env=env)
+        assert done.code == 0, done.out + done.err
+        for what in ("program", "key", "request", "agent"):
+            assert f"ok      {what} " in done.out + done.err
 
 
 @pytest.mark.parametrize("model", ["gpt-5.5", "gpt-6-sol", "gpt-5.2-codex"])
