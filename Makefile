@@ -1,8 +1,9 @@
-# make demo    one run of the built-in oracle, from nothing to a score      make test    everything that CI runs
+# make demo    one run of the built-in oracle, from nothing to a score      make test    lint, types, tests
 # make check   lint, types and the fast tests, before each commit           make clean   away with .venv and the caches
 # make test-cli   the agents' own programs (1.4 GB from npm) against a stub of their providers
+# make test-problems   every problem's gate on the processor; CI (.ci/run) runs all three
 
-.PHONY: demo test test-cli check clean
+.PHONY: demo test test-cli test-problems check clean
 
 demo:
 	@scripts/setup demo
@@ -16,6 +17,10 @@ test-cli:
 	@scripts/setup test
 	@scripts/cli --all
 	@.venv/bin/python -m pytest -q -ra -n auto -m cli tests/cli
+
+test-problems:
+	@scripts/setup test
+	@.venv/bin/arena check --all --hardware cpu
 
 check:
 	@scripts/setup test

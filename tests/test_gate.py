@@ -9,7 +9,9 @@ pytest.importorskip("torch")
 
 from command import Arena, copy
 
+from arena import gate
 from arena.sandboxes import bwrap
+from arena.schema import Passed
 
 pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
@@ -129,3 +131,21 @@ def test_an_oracle_that_is_no_better_than_naive(arena: Arena) -> None:
     [order] = [finding for finding in json.loads(done.out)["findings"] if finding["kind"] == "order"]
     assert not order["ok"]
     assert float(order["got"]) < 1
+
+
+@pytest.mark.parametrize(
+    ("fractions", "profile", "ok", "got"),
+    [
+        ((0.5, 0.55), "cpu", True, "10.00%"),
+        ((0.5, 0.9, 0.91), "cpu", True, "1.11%"),
+        ((0.5, 0.9, 0.5, 0.9), "cpu", False, "80.00%"),
+        ((0.5, 0.503), "gpu", True, "0.60%"),
+        ((0.5, 0.51), "gpu", False, "2.00%"),
+    ],
+)
+def test_how_often_the_oracle_may_be_scored_until_two_agree(fractions, profile, ok, got):
+    first, *rest = (Passed.model_construct(peak_fraction=fraction) for fraction in fractions)
+    left = iter(rest)
+    finding = gate._repeat(first, lambda: next(left), profile)
+    assert (finding.ok, finding.got) == (ok, got)
+    assert next(left, None) is None, "each score that there is was needed"
