@@ -96,11 +96,8 @@ def test_help(shared: Arena) -> None:
         (("score", "x.py", "-p", "paged"), "unknown problem 'paged'"),
         (("score", "no/such.py", "-p", "paged_attention", "--hardware", "cpu"), "no/such.py: no such file"),
         (("check", "page"), "unknown problem 'page'"),
-        (("check",), "name the problems to check, or --all (known: kda_cutlass, paged_attention, sonic_moe_swiglu, w4a16_gemm)"),
-        (
-            ("check", "--all", "paged_attention"),
-            "name the problems to check, or --all (known: kda_cutlass, paged_attention, sonic_moe_swiglu, w4a16_gemm)",
-        ),
+        (("check",), "name the problems to check, or --all (known: fp8_gemm, kahan_softmax, kda_cutlass, paged_attention, "),
+        (("check", "--all", "paged_attention"), "name the problems to check, or --all (known: fp8_gemm, kahan_softmax, "),
         (("sandbox", "-p", "paged", "ls"), "unknown problem 'paged'"),
         (("sandbox", "--kind", "worker", "-p", "paged_attention", "ls"), "a worker has no workspace"),
         (("sandbox", "--kund", "agent", "ls"), "No such option"),
