@@ -314,6 +314,23 @@ def test_a_fault_of_the_request_is_not_the_providers(tmp_path: Path):
         assert agent.gateway.usage().failed == 10
 
 
+def test_a_key_that_google_does_not_take_is_the_end(tmp_path: Path):
+    error = {"error": {"code": 400, "message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]}}
+    with run(tmp_path, "gemini", say(400, error)) as agent:
+        agent.ask()
+        wait(lambda: agent.gateway.stop is not None)
+        assert agent.gateway.stop.status == "provider_error"
+        assert "API key not valid" in agent.gateway.stop.message
+
+
+def test_patience_ends_between_requests_too(tmp_path: Path):
+    with run(tmp_path, "chat", say(503, {"error": "busy"}), patience_s=0.5) as agent:
+        agent.ask()
+        assert agent.gateway.stop is None
+        wait(lambda: agent.gateway.stop is not None)
+        assert "no good answer for" in agent.gateway.stop.message
+
+
 def test_patience_ends(tmp_path: Path):
     with run(tmp_path, "chat", say(503, {"error": "busy"}), patience_s=0.2) as agent:
         give_up = time.monotonic() + 20

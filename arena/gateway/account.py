@@ -12,7 +12,7 @@ from arena.gateway.leak import scrubbed
 from arena.gateway.ledger import Ledger
 from arena.gateway.policy import Wish
 from arena.gateway.rules import Refusal
-from arena.gateway.stops import exhausted, failed, why
+from arena.gateway.stops import exhausted, failed, impatient, why
 from arena.gateway.tally import Tally
 
 REFUSALS = 1000
@@ -86,6 +86,11 @@ class Account:
             if stop is not None:
                 self.last = why(line)
                 self.end_run(stop)
+
+    def look(self) -> None:
+        """Also between requests a provider's time may be up: some programs wait for long before they ask again."""
+        if self.stop is None and (stop := impatient(self._asked, self.tally, self.now_s(), self.last, alive=self.streaming > 0)):
+            self.end_run(stop)
 
     def not_passed(self, path: str, refusal: Refusal) -> None:
         """A request was refused."""

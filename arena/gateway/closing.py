@@ -15,6 +15,8 @@ from arena.gateway.tokens import Tokens, reported_usd, tokens
 
 RAW_BYTES = 1 << 12
 SAID = 1024
+BAD_KEY = b"API_KEY_INVALID"
+"""Google says so with status 400, as if it were the request's fault."""
 PROVIDERS = (401, 402, 403, 404, 408, 409, 429)
 """Statuses below 500 that are not about what the request says."""
 
@@ -61,7 +63,7 @@ class Outcome:
     def _how(self, began: Began) -> How:
         status, facts = self.status or 0, self.facts
         if status >= 300:
-            return "error" if status in PROVIDERS or status >= 500 else "rejected"
+            return "error" if status in PROVIDERS or status >= 500 or BAD_KEY in self.words else "rejected"
         if facts.error is not None:
             return "rejected" if facts.own_fault else "error"
         if facts.finish is None and began.kind == "model":

@@ -24,6 +24,7 @@ BODY_S = 60.0
 HELD_BYTES = 256 << 20
 """Of all requests together that are on their way."""
 SAID = 300
+LOOK_S = 1.0
 NEVER_AGAIN = {"x-should-retry": "false"}
 """The programs' own libraries mind it."""
 
@@ -67,6 +68,12 @@ class Gateway:
     def backoff_s(self) -> float:
         """Seconds between the provider's first failure and its next good answer, with those that pass now."""
         return self._account.backoff_s
+
+    async def watch(self) -> None:
+        """Until cancelled, look whether the provider's time is up."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._account.look()
 
     def usage(self) -> Usage:
         """What was used up to now; the same as `ledger.read` finds in the ledger."""

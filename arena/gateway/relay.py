@@ -61,6 +61,7 @@ async def _serve(gateway: Gateway, context: ssl.SSLContext, proxy: Proxy | None,
             finally:
                 transport.abort()
 
+        watching = loop.create_task(gateway.watch())
         try:
             await accept(listener, connection, gateway.failed)
         finally:

@@ -29,14 +29,19 @@ def failed(asked: Asked, tally: Tally, line: Ended, *, alive: bool) -> Stop | No
     title, words = asked.route.title, why(line)
     if line.how == "stopped":
         return Stop("provider_error", words)
-    if line.status in HOPELESS:
+    if line.status in HOPELESS or (line.status == 400 and line.how == "error"):
         return Stop("provider_error", f"{title}: {words}")
     if tally.unfinished >= UNFINISHED:
         return Stop("provider_error", f"{title}: {UNFINISHED} answers in a row ended without a finish reason")
+    return impatient(asked, tally, line.s, words, alive=alive) if line.how in FAULTS else None
+
+
+def impatient(asked: Asked, tally: Tally, now_s: float, words: str, *, alive: bool) -> Stop | None:
+    """Whether the provider has failed for too long. `words`: how it did last."""
     since_s = tally.failing_since_s
-    if line.how in FAULTS and since_s is not None and line.s - since_s >= asked.patience_s and not alive:
-        return Stop("provider_error", f"{title}: no good answer for {line.s - since_s:.0f} s; the last: {words}")
-    return None
+    if since_s is None or now_s - since_s < asked.patience_s or alive:
+        return None
+    return Stop("provider_error", f"{asked.route.title}: no good answer for {now_s - since_s:.0f} s; the last: {words}")
 
 
 def why(line: Ended) -> str:
