@@ -65,6 +65,7 @@ async def _serve(gateway: Gateway, context: ssl.SSLContext, proxy: Proxy | None,
         try:
             await accept(listener, connection, gateway.failed)
         finally:
+            watching.cancel()
             left = asyncio.all_tasks() - {asyncio.current_task()}
             for task in left:
                 task.cancel()
