@@ -10,6 +10,7 @@ import jinja2
 from arena import program
 from arena.catalog import Chosen
 from arena.errors import DataError, UsageError
+from arena.gateway.routes import route
 from arena.sandboxes import Box, Limits
 from arena.schema import Harness
 
@@ -89,6 +90,16 @@ def takes_effort(harness: Harness) -> bool:
     return any("{effort}" in text for text in texts) or any("effort" in text for text in harness.home.values())
 
 
+def keeps_pins(harness: Harness) -> bool:
+    """Whether anything of the harness says who may answer."""
+    return any(word in text for text in harness.home.values() for word in ("{{ provider", "if provider"))
+
+
+def _broker(chosen: Chosen) -> bool:
+    """Whether the model's route passes requests on."""
+    return chosen.model.route is not None and route(chosen.model.route).pinned
+
+
 def filled(text: str, words: Mapping[str, str]) -> str:
     """A word of a command, or a variable's value, with `{name}` replaced; other braces stay."""
     for name, value in words.items():
@@ -99,6 +110,7 @@ def filled(text: str, words: Mapping[str, str]) -> str:
 def rendered(harness: Harness, path: str, text: str, words: Mapping[str, str], chosen: Chosen) -> bytes:
     """A file of HOME from its template. DataError."""
     try:
-        return TEMPLATES.from_string(text).render(**words, provider=list(chosen.model.provider)).encode()
+        template = TEMPLATES.from_string(text)
+        return template.render(**words, provider=list(chosen.model.provider), broker=_broker(chosen)).encode()
     except jinja2.TemplateError as error:
         raise DataError(f"harness {harness.name}: home.{path}: {error}") from None

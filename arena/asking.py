@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from arena.agentbox import keeps_pins
 from arena.catalog import Chosen
 from arena.errors import UsageError
 from arena.gateway import Network
@@ -33,6 +34,11 @@ def pinned(chosen: Chosen, provider: Sequence[str] = (), *, unpinned: bool = Fal
         raise UsageError(
             f"{broker.title} would choose who answers for {model.id}, another one each time: name them with --provider P, "
             "or say --unpinned (the leaderboard shows it)"
+        )
+    if providers and not keeps_pins(chosen.harness):
+        raise UsageError(
+            f"harness {chosen.harness.name} cannot say who may answer, and the gateway would refuse all that it asks: "
+            "choose another harness, the vendor's own route, or --unpinned"
         )
     return chosen._replace(model=model.model_copy(update={"provider": providers}))
 

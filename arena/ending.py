@@ -1,6 +1,6 @@
 """How `agent_status` is decided, the first row that fits. Pure: from what was seen of a session to a word and a sentence.
 
-the gateway said stop                             budget_exhausted, provider_error
+the gateway said stop before the agent was done   budget_exhausted, provider_error; whoever ended it then
 nothing was heard of it for long                  crashed
 the budget ended before the agent was done        deadline
 its last model request failed                     provider_error   by what the gateway saw, never by the program's word;
@@ -41,11 +41,11 @@ class Seen:
     told: str = ""
     """What the program told of last, as half a sentence."""
     stop: tuple[AgentStatus, str] | None = None
-    """What the gateway wants, and why."""
+    """What the gateway wanted before the agent was done, and why."""
     asked: int | None = None
     """Requests to the model; None for an agent without one."""
     failed: str = ""
-    """Why the last request to the model failed."""
+    """Why the last request to the model failed, of those that ended before the agent was done."""
     refused: bool = False
     """Whether the model's last answer was a refusal."""
 
@@ -53,7 +53,7 @@ class Seen:
 def decide(seen: Seen) -> tuple[AgentStatus, str]:
     """The table above, and a sentence for people."""
     how = "was killed" if seen.exit_code is None else f"ended with exit code {seen.exit_code}"
-    if seen.cause == "gateway" and seen.stop is not None:
+    if seen.stop is not None and seen.cause != "budget":
         return seen.stop[0], f"{seen.stop[1]}; the command {how}"
     if seen.cause == "silence":
         return "crashed", f"nothing was heard of it for too long; the command {how}"

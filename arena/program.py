@@ -30,9 +30,15 @@ class Program:
     version: str
 
     def recorded(self, program: str) -> dict[str, str]:
-        """For a run's manifest: package, version, and the sha256 of the file that is started."""
-        started = (self.folder / BIN / program).resolve()
-        return {"package": self.package, "version": self.version, "sha256": hashlib.sha256(started.read_bytes()).hexdigest()}
+        """For a run's manifest: package, version, and the sha256 of the file that is started and of npm's list of packages."""
+        lock = self.folder / "node_modules" / ".package-lock.json"
+        return {
+            "package": self.package,
+            "version": self.version,
+            "sha256": _digest((self.folder / BIN / program).resolve()),
+            # npm's own list has the digest of all that was fetched; what is started may be a script of few lines.
+            "lock_sha256": _digest(lock) if lock.exists() else "",
+        }
 
 
 def folder(harness: str) -> Path:
@@ -58,10 +64,12 @@ def found(harness: Harness) -> Program | None:
         return None
     where, (name, tried) = folder(harness.name), split(harness.cli.packages[0])
     advice = f"install it: {shlex.join(install(harness))}"
-    try:
-        version = str(json.loads((where / "node_modules" / name / "package.json").read_text())["version"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise UsageError(f"{harness.title} is not installed in {where}; {advice}") from None
+    version = _version(where, name)
+    if version is None:
+        raise UsageError(f"{harness.title} is not installed in {where}; {advice}")
+    for other, wanted in map(split, harness.cli.packages[1:]):
+        if (there := _version(where, other)) != wanted:
+            raise UsageError(f"{harness.title} needs {other} {wanted}, and {where} has {there or 'none'}; {advice}")
     if not (where / BIN / harness.cli.program).exists():
         raise UsageError(f"{where / BIN} has no {harness.cli.program}, as {name} {version} should; {advice}")
     if not fits(version, harness.cli.versions):
@@ -69,6 +77,18 @@ def found(harness: Harness) -> Program | None:
             f"{name} {version} is installed in {where}, and arena knows {harness.cli.versions} (tried: {tried}); {advice}"
         )
     return Program(where, name, version)
+
+
+def _version(where: Path, name: str) -> str | None:
+    try:
+        return str(json.loads((where / "node_modules" / name / "package.json").read_text())["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def fits(version: str, wanted: str) -> bool:

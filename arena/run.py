@@ -111,6 +111,8 @@ def attempt(
     installed = program.found(chosen.harness)
     to = None if login else asked(chosen, caps, patience_s)
     if login:
+        if caps != Caps() or patience_s != PATIENCE_S or terms.without_backoff:
+            raise UsageError("with --login nothing is metered: --max-..., --patience and --exclude-backoff mean nothing")
         logged_in(chosen.harness)
         network = for_login(network, chosen.harness)
     ready()

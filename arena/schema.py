@@ -13,6 +13,7 @@ from datetime import datetime
 from string import Formatter
 from typing import Annotated, Literal
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 
 from arena.formula import FormulaError, evaluate
@@ -265,6 +266,23 @@ class Cli(Record):
     """Its name in `node_modules/.bin`."""
     versions: str
     """Which versions of the first package arena knows how to drive, such as `>=2.1,<3`."""
+
+    @field_validator("packages")
+    @classmethod
+    def _are_named_with_their_version(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
+        for package in packages:
+            if not re.fullmatch(r"(@[\w.-]+/)?[\w.-]+@[\w.+-]+", package):
+                raise ValueError(f"{package!r}: give name@version, such as opencode-ai@1.18.33")
+        return packages
+
+    @field_validator("versions")
+    @classmethod
+    def _is_a_range(cls, versions: str) -> str:
+        try:
+            SpecifierSet(versions)
+        except InvalidSpecifier:
+            raise ValueError(f"{versions!r}: give a range such as `>=2.1,<3`") from None
+        return versions
 
 
 class Login(Record):

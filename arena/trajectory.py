@@ -39,8 +39,10 @@ FIELDS = {
 }
 KEPT_BYTES = 64 << 20
 """Then the file says so and ends; the raw output is kept beside it."""
-ODD = (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
-"""What a reader raises on an event that is not as its program writes them: the agent can print anything."""
+ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
+"""What a reader raises on an event that is not as its program writes them, as the agent can print anything; or by a slip."""
+MOST = 1 << 40
+"""Tokens in one usage."""
 
 
 def reader(file: Path | None, terminal: Mapping[str, str] | None) -> Read:
@@ -86,9 +88,11 @@ class Trajectory:
         """Read an event and keep its steps. OSError when the disk is full."""
         try:
             steps = [step for step in self._read(event) if step["kind"] in FIELDS and FIELDS[step["kind"]] <= step.keys()]
-            if any(not isinstance(step[name], int) for step in steps if step["kind"] == "usage" for name in FIELDS["usage"]):
-                raise TypeError("usage is counted in whole numbers")
-            lines = [json.dumps({"at_s": round(time.monotonic() - self._began_s, 3), **step}) for step in steps]
+            counts = [step[name] for step in steps if step["kind"] == "usage" for name in FIELDS["usage"]]
+            if not all(isinstance(count, int) and 0 <= count <= MOST for count in counts):
+                raise ValueError("usage is counted in whole numbers")
+            at_s = round(time.monotonic() - self._began_s, 3)
+            lines = [json.dumps({"at_s": at_s, **step}, allow_nan=False) for step in steps]
         except ODD:
             self.misread += 1
             return

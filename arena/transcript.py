@@ -130,10 +130,10 @@ class Transcript:
                 self._fault = fault
 
 
-def plain(text: str) -> str:
+def plain(text: str, most: int = SHOWN) -> str:
     """One short line that a terminal shows as it is: no control or format characters, no escape codes, no surrogates."""
-    spaced = " ".join(text[: 8 * SHOWN].split())
-    return "".join(character for character in spaced if unicodedata.category(character)[0] != "C")[:SHOWN]
+    spaced = " ".join(text[: 8 * most].split())
+    return "".join(character for character in spaced if unicodedata.category(character)[0] != "C")[:most]
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

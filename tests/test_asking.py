@@ -27,7 +27,8 @@ def routes(tmp_path, monkeypatch):
 
 def chosen(api="chat", login=None, **model) -> Chosen:
     entry = {"schema_version": 1, "name": "tool", "title": "Tool", "command": ["tool"], "models": {"m": {}}}
-    return Chosen(Harness.model_validate(entry | {"api": api, "login": login}), "m", Model(**model), "")
+    entry |= {"api": api, "login": login, "home": {"config": "{{ provider | tojson }}"}}
+    return Chosen(Harness.model_validate(entry), "m", Model(**model), "")
 
 
 def test_a_broker_needs_a_pin():
@@ -91,3 +92,11 @@ def test_a_login_may_reach_its_hosts():
     assert (found.mode, [str(rule) for rule in found.allowed]) == ("allow", ["mirror.test", "api.tool.test"])
     assert asking.for_login(Network(), harness).mode == "allow"
     assert asking.for_login(Network(mode="open"), harness).mode == "open"
+
+
+def test_a_harness_that_cannot_say_who_may_answer():
+    made = chosen(route="broker", provider=("x",))
+    mute = made._replace(harness=made.harness.model_copy(update={"home": {}}))
+    with pytest.raises(UsageError, match="harness tool cannot say who may answer"):
+        asking.pinned(mute)
+    assert asking.pinned(mute, unpinned=True).model.provider == ()

@@ -20,6 +20,8 @@ OVER = ("budget_exhausted", "2000 requests were made")
         ({"asked": None}, "complete", ""),
         ({"cause": "gateway", "stop": OVER}, "budget_exhausted", "2000 requests"),
         ({"cause": "gateway", "stop": ("provider_error", "401"), "exit_code": 143, "done": None}, "provider_error", "401"),
+        ({"stop": OVER, "exit_code": 1, "done": None}, "budget_exhausted", "2000 requests"),
+        ({"cause": "budget", "stop": OVER, "done": None}, "deadline", "the budget ended"),
         ({"cause": "silence", "done": None, "exit_code": None}, "crashed", "nothing was heard"),
         ({"cause": "budget", "done": None, "exit_code": 143}, "deadline", "exit code 143"),
         ({"cause": "budget", "done": None, **CUT}, "deadline", "without a finish reason"),

@@ -22,10 +22,13 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def installed(home, version="2.1.7", started=True):
+def installed(home, version="2.1.7", started=True, node="24.1.0"):
     package = home / "tool" / "node_modules" / "@some" / "tool"
     package.mkdir(parents=True)
     (package / "package.json").write_text(json.dumps({"version": version}))
+    if node:
+        (home / "tool" / "node_modules" / "node").mkdir()
+        (home / "tool" / "node_modules" / "node" / "package.json").write_text(json.dumps({"version": node}))
     (home / "tool" / "node_modules" / ".bin").mkdir()
     if started:
         (home / "tool" / "node_modules" / ".bin" / "tool").write_text("#!/bin/sh\n")
@@ -61,3 +64,16 @@ def test_a_harness_without_a_program(home):
 )
 def test_ranges(version, wanted, fits):
     assert program.fits(version, wanted) is fits
+
+
+@pytest.mark.parametrize(("node", "words"), [(None, "and .* has none"), ("20.0.0", "has 20.0.0")])
+def test_what_the_program_needs_beside_it(home, node, words):
+    installed(home, node=node)
+    with pytest.raises(UsageError, match=f"Tool needs node 24.1.0, (and )?.*{words.removeprefix('and .* ')}"):
+        program.found(harness())
+
+
+@pytest.mark.parametrize("cli", [{"versions": "^2.1"}, {"packages": ["tool"]}, {"packages": ["tool@1 --global"]}])
+def test_a_cli_that_makes_no_sense_is_refused_when_it_is_read(cli):
+    with pytest.raises(ValueError, match="give"):
+        harness(**cli)

@@ -88,3 +88,15 @@ def test_usage_is_added_up(tmp_path):
     usage = dict.fromkeys(trajectory.FIELDS["usage"], 2) | {"kind": "usage"}
     steps = taken(tmp_path, {"steps": [usage, usage]}, {"steps": [usage | {"input_tokens": "9"}]})
     assert (steps.usage.source, steps.usage.requests, steps.usage.input_tokens, steps.misread) == ("cli", 2, 4, 1)
+
+
+@pytest.mark.parametrize("count", [-1, 1 << 41, 1.5, True])
+def test_usage_that_makes_no_sense_counts_nothing(tmp_path, count):
+    usage = dict.fromkeys(trajectory.FIELDS["usage"], 1) | {"kind": "usage", "input_tokens": count}
+    steps = taken(tmp_path, {"steps": [usage]})
+    assert steps.usage.input_tokens == (1 if count is True else 0)
+
+
+def test_what_json_cannot_hold_is_left_out(tmp_path):
+    steps = taken(tmp_path, {"steps": [CALL | {"input": {"n": float("nan")}}]}, read=lambda event: event["steps"])
+    assert (steps.misread, kept(tmp_path / "trajectory.jsonl")) == (1, [])

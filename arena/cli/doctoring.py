@@ -30,6 +30,7 @@ WIDTH = 18
 @click.command()
 @click.option("--score", "scoring", is_flag=True, help="Also score canary kernels here, end to end.")
 @click.option("--model", "-m", metavar="M", help="Also try this model: program, key, a request, a task in the sandbox.")
+@click.option("--effort", metavar="E", help="With --model: this effort instead of its own.")
 @options.provider
 @options.gpu
 @options.sandbox
@@ -39,6 +40,7 @@ def doctor(
     context: click.Context,
     scoring: bool,
     model: str | None,
+    effort: str | None,
     provider: tuple[str, ...],
     unpinned: bool,
     gpu: int,
@@ -47,7 +49,7 @@ def doctor(
 ) -> None:
     """Check that this machine can run agents and score what they leave, and say what to do where it cannot."""
     checks = []
-    chosen = pinned(run_.with_effort(catalog.model(model), None), provider, unpinned=unpinned) if model else None
+    chosen = pinned(run_.with_effort(catalog.model(model), effort), provider, unpinned=unpinned) if model else None
     tried = _model(chosen, sandbox_name) if chosen else ()
     for check in itertools.chain(_checks(sandbox_name, scoring, gpu), tried):
         checks.append(check)

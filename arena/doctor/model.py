@@ -38,18 +38,21 @@ WORDS = "Answer with one word."
 
 def checks(chosen: Chosen, sandbox: Sandbox, report: Callable[[Progress], None] = lambda _: None) -> Iterator[Check]:
     """What a run of this model needs, one after the other; the first that is missing is the last that is looked at."""
-    harness = chosen.harness
     try:
-        found = program.found(harness)
-        yield Check("program", "ok", f"{found.package} {found.version} in {found.folder}" if found else "none needed")
+        found = program.found(chosen.harness)
+    except ArenaError as error:
+        yield Check("program", "missing", str(error))
+        return
+    yield Check("program", "ok", f"{found.package} {found.version} in {found.folder}" if found else "none needed")
+    try:
         to = asked(chosen, CAPS)
     except ArenaError as error:
-        yield Check("program" if "installed" in str(error) else "key", "missing", str(error))
+        yield Check("route and key", "missing", str(error))
         return
     if to is None:
         yield Check("model", "ok", f"{chosen.model_name} needs no provider")
         return
-    yield Check("key", "ok", f"{to.route.key} is there" if to.route.key else f"{to.route.title} needs none")
+    yield Check("route and key", "ok", f"{to.route.title}: {f'{to.route.key} is there' if to.route.key else 'no key is needed'}")
     probe = asyncio.run(_probe(to))
     yield probe
     if probe.state == "ok":
@@ -65,7 +68,8 @@ def request(api: Api, model: str, provider: tuple[str, ...]) -> tuple[str, dict[
         return "/v1/responses", {"model": model, "max_output_tokens": 16, "input": WORDS, "store": False}
     if api == "chat":
         pin = {"provider": {"order": list(provider), "allow_fallbacks": False}} if provider else {}
-        return "/v1/chat/completions", {"model": model, "max_tokens": 1, "messages": [turn], **pin}
+        # No bound on the answer: models that reason refuse the one name of it, older servers the other.
+        return "/v1/chat/completions", {"model": model, "messages": [turn], **pin}
     body = {"contents": [{"role": "user", "parts": [{"text": WORDS}]}], "generationConfig": {"maxOutputTokens": 1}}
     return f"/v1beta/models/{model}:generateContent", body
 
