@@ -79,7 +79,7 @@ def _finite(
         where = tuple(torch.nonzero(bad)[0].tolist())
         text = f"{name}{list(where)} is {out[where].item()} where a finite value is expected"
         if problem.outputs_given and out[where].isnan():
-            text += "; what solution() does not write stays NaN"
+            text += "; what solution() leaves unwritten is NaN, too"
         raise Refusal("incorrect", text, shape=shape, mode=mode)
 
 
