@@ -78,6 +78,9 @@ class Problem(Record):
     """What is computed, in the words and symbols of the prompt."""
     inputs: tuple[Tensor, ...] = Field(min_length=1)
     outputs: tuple[Tensor, ...] = Field(min_length=1)
+    outputs_given: bool = False
+    """Whether a solution is given its outputs, contiguous, after the inputs, and writes its results into them; it returns None
+    then. Otherwise it returns them, and what copying them into the judge's buffers takes is part of a call."""
     shapes: Mapping[Profile, tuple[Shape, ...]]
     tolerance: Tolerance
     gate: str = ""

@@ -165,7 +165,8 @@ def fill(
     for name in ("check.py", "benchmark.py"):
         shutil.copyfile(kit_folder / name, run.work / name)
     public = problem.model_dump(
-        mode="json", include={"name", "title", "operator", "inputs", "outputs", "tolerance", "stress", "forbidden"}
+        mode="json",
+        include={"name", "title", "operator", "inputs", "outputs", "outputs_given", "tolerance", "stress", "forbidden"},
     )
     figures = {
         "profile": profile,

@@ -171,6 +171,64 @@ def test_call_all_keeps_an_output_buffer_that_is_used_again():
     assert [out[0].item() for (out,) in outputs] == [0, 1, 2]
 
 
+# ------------------------------------------------------------------ outputs that are given
+
+
+def called(solution, *inputs):
+    """The outputs after one call of a solution that is given them."""
+    outputs = (torch.zeros(4), torch.zeros(4, dtype=torch.int64))
+    BENCHMARK.call_all(solution, [inputs], [outputs], given=True)
+    return [out.tolist() for out in outputs]
+
+
+def test_a_solution_is_given_its_outputs_after_its_inputs():
+    def solution(a, y, count):
+        y.copy_(a)
+        count.fill_(3)
+
+    assert called(solution, torch.ones(4)) == [[1, 1, 1, 1], [3, 3, 3, 3]]
+
+
+Y = "y"
+"""Stands for the output itself."""
+
+
+@pytest.mark.parametrize("returned", [False, (), torch.ones(4), Y], ids=["False", "empty", "tensor", "its output"])
+def test_whoever_writes_into_outputs_returns_nothing(returned):
+    with pytest.raises(BENCHMARK.BadOutput, match="write into the outputs that they are given and return None") as refused:
+        called(lambda a, y, count: y.copy_(a) if returned is Y else returned, torch.ones(4))
+    assert refused.value.code == BENCHMARK.WRONG_RETURN
+
+
+MOVES = {
+    "set_": lambda y, a: y.set_(a),
+    "data": lambda y, a: setattr(y, "data", a),
+    "resize_": lambda y, a: y.resize_(2),
+    "another view": lambda y, a: y.set_(y.flip(0)),
+    "transposed": lambda y, a: y.unsqueeze_(0),
+}
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+def test_an_output_stays_where_it_is(move):
+    def solution(a, y, count):
+        move(y, a)
+
+    outputs = (torch.zeros(4), torch.zeros(4))
+    with pytest.raises(BENCHMARK.BadOutput) as refused:
+        BENCHMARK.call_all(solution, [(torch.ones(4),)], [outputs], given=True)
+    assert refused.value.code == BENCHMARK.WRONG_STORAGE
+    assert outputs[0].tolist() == [0, 0, 0, 0]
+
+
+def test_buffers_hold_no_answer_before_a_call():
+    floats, integers = BENCHMARK.output_buffers(
+        {"outputs": [{"shape": ["N", 3], "dtype": "bfloat16"}, {"shape": [64], "dtype": "int32"}]}, {"N": 2}, "cpu"
+    )
+    assert floats.shape == (2, 3) and floats.isnan().all()
+    assert len(integers.unique()) > 1
+
+
 def test_a_solution_that_replaces_torchs_functions_fools_only_itself(tmp_path):
     program = f"""
 import sys

@@ -45,8 +45,21 @@ def tight(found):
     return all(found[key] <= PROBLEM.tolerance[key] for key in PROBLEM.tolerance)
 
 
-def solution(stem):
+def written(stem):
+    """The solution as the judge calls it."""
     return KIT.load_solution(FOLDER / "solutions" / f"{stem}.py")
+
+
+def solution(stem):
+    """The solution as a function that gives its answer, which is nowhere what it was before."""
+    each = written(stem)
+
+    def answer(x):
+        y = torch.full_like(x, math.nan)
+        KIT.fill(each, (x,), (y,))
+        return y
+
+    return answer
 
 
 def verdict_of(path):
@@ -230,6 +243,11 @@ def test_the_prompt_says_the_gate_that_the_code_measures():
     assert "at most 3 * u * (0.01 + sqrt(sum of p**2))" in prompt
     assert "at most 8 * u * p * (1 + 0.375 * |x - max of the row|) + 1.2e-38" in prompt
     assert "no double precision" in prompt and "norm of e" not in prompt
+    assert "def solution(x, y):\n    ...  # writes y, returns None\n" in prompt
+    assert "and writes its results into these, which it is given as well, contiguous and on the same device:\n\n- `y`" in prompt
+    assert "- Write every element of y in place at every call, whatever is there before, return None," in prompt
+    assert "return y" not in prompt and "and returns" not in prompt and "Return plain" not in prompt
+    assert "\n\n\n" not in prompt
     given = prompt + (FOLDER / "reference.py").read_text()
     assert not [word for word in ("ceiling", "peak", "score", "evaluat", "budget", "fraction", "kahan") if word in given.lower()]
 
@@ -340,13 +358,14 @@ def test_honest_solutions_take_rows_of_any_length(honest, length):
 
 @pytest.mark.timing
 def test_the_oracle_is_three_times_as_fast_as_naive(honest):
+    pair = {stem: written(stem) for stem in honest}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for shape in PUBLIC:
             inputs = [CODE.make_inputs(shape, seed, "public", "cpu") for seed in range(8)]
             outputs = [(torch.empty_like(x),) for (x,) in inputs]
-            times = {stem: min(KIT.timed(each, inputs, outputs, "cpu") for _ in range(5)) for stem, each in honest.items()}
+            times = {stem: min(KIT.timed(each, inputs, outputs, "cpu", True) for _ in range(5)) for stem, each in pair.items()}
             assert times["naive"] > 3 * times["oracle"], shape
     finally:
         torch.set_num_threads(threads)

@@ -6,6 +6,7 @@ rules exclude convicts its author, and a clean list acquits nobody.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from fnmatch import fnmatchcase
@@ -16,7 +17,7 @@ from arena.judge.buffers import HostBuffer
 from arena.judge.link import Worker
 from arena.judge.measure import Subject, buffers
 from arena.judge.refusal import Refusal
-from arena.judge.window import Sets, write
+from arena.judge.window import Sets, poison, write
 from arena.schema import Evidence, Kernel
 
 NAMES_BYTES = 1 << 18
@@ -56,6 +57,7 @@ def counted(
             for evidence in found:
                 with subject.clock.phase("build"), _filled(subject, worker, evidence.shape) as sets:
                     worker.order("run", calls=sets.count, mode="stream", limit_s=subject.plan.first_call_limit_s)
+                    _poison(sets)
                     with subject.clock.phase("audit"):
                         worker.order("count", limit_s=subject.plan.first_call_limit_s)
             text = worker.farewell(FAREWELL_S).decode("utf-8", "replace")
@@ -106,8 +108,14 @@ def _filled(subject: Subject, worker: Worker, shape: Shape) -> Iterator[Sets]:
     with buffers(subject, worker, shape, "public", 1) as sets:
         (seed,) = subject.seeds.take(1)
         write(subject.code.make_inputs(shape, seed, "public", subject.memory.device), sets.input(0))
-        subject.memory.settle()
+        _poison(sets)
         yield sets
+
+
+def _poison(sets: Sets) -> None:
+    """Outputs as before any other call: the one that is looked at neither finds an answer there nor sees that it is another."""
+    poison(sets, sets.count, seed=secrets.randbits(63))
+    sets.memory.settle()
 
 
 def _kernels(text: bytes) -> Iterator[Kernel]:

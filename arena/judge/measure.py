@@ -228,7 +228,8 @@ def buffers(
         outputs = subject.memory.buffer(output_layout.set_bytes * count)
         stack.callback(outputs.close)
         memory = subject.memory
-        sets = Sets(memory, memory.staging(inputs), inputs, outputs, input_layout, output_layout, count, alone_s)
+        given = subject.problem.outputs_given
+        sets = Sets(memory, memory.staging(inputs), inputs, outputs, input_layout, output_layout, count, given, alone_s)
         worker.thaw()
         worker.order("shape", fds=[inputs.fd, outputs.fd], limit_s=subject.plan.call_limit_s, **sets.message())
         yield sets

@@ -78,6 +78,8 @@ def _finite(
     if bad.any():
         where = tuple(torch.nonzero(bad)[0].tolist())
         text = f"{name}{list(where)} is {out[where].item()} where a finite value is expected"
+        if problem.outputs_given and out[where].isnan():
+            text += "; what solution() leaves unwritten is NaN, too"
         raise Refusal("incorrect", text, shape=shape, mode=mode)
 
 

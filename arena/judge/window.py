@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,13 +40,15 @@ class Sets:
     input_layout: Layout
     output_layout: Layout
     count: int
+    given: bool
+    """Whether the solution is given the outputs and writes into them, as problem.yaml says."""
     alone_s: float
     """What publishing all inputs takes when nobody else uses the device; infinite where no time is taken."""
 
     def message(self) -> dict[str, object]:
         """What the worker is told about them."""
         layouts = {"inputs": self.input_layout.message(), "outputs": self.output_layout.message()}
-        return {"sets": self.count, "memory": self.memory.kind, **layouts}
+        return {"sets": self.count, "memory": self.memory.kind, "given": self.given, **layouts}
 
     def stage(self, index: int) -> Inputs:
         """Where input set `index` is made."""
@@ -156,14 +159,20 @@ def write(fresh: Inputs, views: Inputs) -> None:
 
 
 def poison(sets: Sets, calls: int, seed: int) -> None:
-    """Fill the outputs with plausible wrong values, so that a call that writes nothing cannot pass.
+    """Fill the outputs with wrong values, so that a call that writes nothing, or not everything, cannot pass.
 
-    Normal noise rather than NaN: a kernel cannot tell a poisoned buffer from a used one and behave only then.
+    What a result is copied to holds normal noise rather than NaN: a kernel cannot tell a poisoned buffer from a used one and
+    behave only then. Outputs that a solution is given hold NaN, since it may leave out elements, and noise passes for those
+    that are small beside the rest of their row. It learns nothing from that: they hold it before every call that it is judged by.
     """
     noise = torch.Generator(sets.memory.device).manual_seed(seed)
     for index in range(calls):
         for view in sets.output(index):
-            if view.is_floating_point():
+            if sets.given and view.is_floating_point():
+                view.fill_(math.nan)
+            elif sets.given:
+                view.random_(generator=noise)
+            elif view.is_floating_point():
                 view.copy_(torch.randn(view.shape, generator=noise, device=view.device))
             else:
                 view.random_(0, 127, generator=noise)

@@ -1,7 +1,8 @@
 """Times solution.py on the shapes of problem.json: `python benchmark.py [--solution PATH] [--windows N]`.
 
 A window is one run over many input sets with different values, so that no call finds its inputs in a near cache. Each
-call's result is looked at and copied to a buffer inside the timed window. The time of a call is the window's, shared out.
+call's result is looked at and copied to a buffer inside the timed window, or, where the solution is given its outputs, is
+written there by the solution itself. The time of a call is the window's, shared out.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ MOST_SETS = 512
 MOST_BYTES = 256 << 20
 """Of input sets on the CPU; on a GPU a quarter of what is free."""
 
-WRONG_TYPE, WRONG_COUNT, WRONG_SHAPE, WRONG_DTYPE, WRONG_DEVICE, WRONG_LAYOUT, WRONG_STORAGE = range(1, 8)
+WRONG_TYPE, WRONG_COUNT, WRONG_SHAPE, WRONG_DTYPE, WRONG_DEVICE, WRONG_LAYOUT, WRONG_STORAGE, WRONG_RETURN = range(1, 9)
 """Codes of `BadOutput`."""
 
 # Taken before any solution is loaded, so that a solution which replaces them later fools only itself.
 COPY = torch.Tensor.copy_
 IS_CONTIGUOUS = torch.Tensor.is_contiguous
+ALIAS = torch.Tensor.detach
+IS_SET_TO = torch.Tensor.is_set_to
 
 Solution = Callable[..., object]
 Sets = Sequence[tuple[Tensor, ...]]
 
 
 class BadOutput(Exception):  # noqa: N818
-    """The solution returned something else than it should."""
+    """The solution returned something else than it should, or put its results elsewhere."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -73,10 +76,28 @@ def accept(returned: object, wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return results
 
 
-def call_all(solution: Solution, inputs: Sets, outputs: Sets) -> None:
-    """Call the solution on every input set and copy what it returns into the outputs of that set."""
+def fill(solution: Solution, arguments: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
+    """One call of a solution that writes its results into `outputs`, in place; BadOutput when it does anything else."""
+    # Tensor objects of its own for the same memory: whatever it makes of those, the caller's stay where they are.
+    given = tuple([ALIAS(out) for out in outputs])
+    returned = solution(*arguments, *given)
+    if returned is not None:
+        what = f"the solution returned a {type(returned).__name__}"
+        raise BadOutput(
+            WRONG_RETURN, f"{what}; this problem's solutions write into the outputs that they are given and return None"
+        )
+    for i, (alias, out) in enumerate(zip(given, outputs, strict=True)):
+        if not IS_SET_TO(alias, out):
+            raise BadOutput(WRONG_STORAGE, f"output {i} was given another memory or shape; write into the tensor as it came")
+
+
+def call_all(solution: Solution, inputs: Sets, outputs: Sets, given: bool = False) -> None:
+    """Call the solution on every input set. Where it is not given the outputs of that set, what it returns is copied there."""
     with torch.no_grad():
         for arguments, wanted in zip(inputs, outputs, strict=True):
+            if given:
+                fill(solution, arguments, wanted)
+                continue
             for out, target in zip(accept(solution(*arguments), wanted), wanted, strict=True):
                 COPY(target, out)
 
@@ -103,11 +124,12 @@ def load_solution(path: Path | str) -> Solution:
 
 
 def output_buffers(facts: Mapping[str, Any], shape: Mapping[str, int], device: str) -> tuple[Tensor, ...]:
-    """Fresh buffers for one call. Every size of an output is a number or a name of the shape."""
-    return tuple(
-        torch.zeros([shape.get(n, n) for n in output["shape"]], dtype=getattr(torch, output["dtype"]), device=device)
+    """Fresh buffers for one call, holding NaN, or any integers: no answer. Every size is a number or a name of the shape."""
+    buffers = tuple(
+        torch.empty([shape.get(n, n) for n in output["shape"]], dtype=getattr(torch, output["dtype"]), device=device)
         for output in facts["outputs"]
     )
+    return tuple(out.fill_(math.nan) if out.is_floating_point() else out.random_() for out in buffers)
 
 
 def main() -> int:
@@ -153,8 +175,9 @@ def measure(
     inputs, outputs = [make_inputs(shape, seed, device=device)], [output_buffers(facts, shape, device)]
     room = torch.cuda.mem_get_info()[0] // 4 if device == "cuda" else MOST_BYTES
     most = max(2, min(MOST_SETS, room // sum(t.nbytes for t in inputs[0])))
-    timed(solution, inputs, outputs, device)  # builds and autotunes
-    once_s = min(timed(solution, inputs, outputs, device) for _ in range(3))
+    given = facts["outputs_given"]
+    timed(solution, inputs, outputs, device, given)  # builds and autotunes
+    once_s = min(timed(solution, inputs, outputs, device, given) for _ in range(3))
     for i in range(1, max(2, min(most, math.ceil(WINDOW_S / once_s)))):
         inputs.append(make_inputs(shape, seed + i, device=device))
         outputs.append(output_buffers(facts, shape, device))
@@ -162,22 +185,22 @@ def measure(
     # does not hold enough of them, go over them several times.
     rounds = max(1, math.ceil(WINDOW_S / (once_s * len(inputs))))
     calls = rounds * len(inputs)
-    return [timed(solution, inputs * rounds, outputs * rounds, device) / calls for _ in range(windows + 1)][1:]
+    return [timed(solution, inputs * rounds, outputs * rounds, device, given) / calls for _ in range(windows + 1)][1:]
 
 
-def timed(solution: Solution, inputs: Sets, outputs: Sets, device: str) -> float:
+def timed(solution: Solution, inputs: Sets, outputs: Sets, device: str, given: bool = False) -> float:
     """Seconds that `call_all` takes, by CUDA events on a GPU and by the clock elsewhere."""
     if device == "cuda":
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
         torch.cuda._sleep(1_000_000)  # some 0.5 ms of spinning: the host runs ahead meanwhile
         start.record()
-        call_all(solution, inputs, outputs)
+        call_all(solution, inputs, outputs, given)
         end.record()
         torch.cuda.synchronize()
         return float(start.elapsed_time(end)) / 1e3
     start_s = time.perf_counter()
-    call_all(solution, inputs, outputs)
+    call_all(solution, inputs, outputs, given)
     return time.perf_counter() - start_s
 
 

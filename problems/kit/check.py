@@ -143,15 +143,20 @@ def check_set(
     device: str,
 ) -> bool:
     """Check one input set, print its line, and say whether it passed."""
-    from benchmark import accept, output_buffers
+    from benchmark import accept, fill, output_buffers
 
     inputs = reference.make_inputs(shape, seed, device=device)
     kept = tuple(t.clone() for t in inputs)
-    wanted = output_buffers(facts, shape, device)
+
+    def call() -> tuple[Tensor, ...]:
+        outputs = output_buffers(facts, shape, device)
+        if not facts["outputs_given"]:
+            return tuple(out.clone() for out in accept(solution(*inputs), outputs))
+        fill(solution, inputs, outputs)
+        return outputs
+
     with torch.no_grad():
-        outs = tuple(out.clone() for out in accept(solution(*inputs), wanted))
-        again = tuple(out.clone() for out in accept(solution(*inputs), wanted))
-        answer = reference.reference(*kept)
+        outs, again, answer = call(), call(), reference.reference(*kept)
     refs = answer if isinstance(answer, tuple) else (answer,)
     faults = [
         f"input {facts['inputs'][i]['name']} was changed"

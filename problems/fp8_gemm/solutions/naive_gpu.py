@@ -2,7 +2,6 @@
 # Triton as in a first tutorial: e4m3 to fp16, which holds it exactly, small tiles, and no look at the caches.
 # ruff: noqa: ANN001, ANN201
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -28,8 +27,6 @@ def multiply(x, w, y, sx, sw, M, N, K, BLOCK: tl.constexpr):
     tl.store(y + m.to(tl.int64)[:, None] * N + n[None, :], acc.to(tl.bfloat16), mask=live_m[:, None] & live_n[None, :])
 
 
-def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor) -> Tensor:
+def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor, y: Tensor) -> None:
     (M, K), N, block = x.shape, len(w), 32
-    y = torch.empty(M, N, dtype=torch.bfloat16, device=x.device)
     multiply[(triton.cdiv(M, block), triton.cdiv(N, block))](x, w, y, sx, sw, M, N, K, BLOCK=block, num_warps=1, num_stages=1)
-    return y

@@ -165,11 +165,9 @@ MULTIPLY.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_int] * 3 + [ctypes.c_void_
 MULTIPLY.restype = None
 
 
-def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor) -> Tensor:
+def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor, y: Tensor) -> None:
     (M, K), N = x.shape, len(w)
     if K % 16:
         raise ValueError(f"K={K}: this kernel wants rows in steps of 16")
-    y = torch.empty(M, N, dtype=torch.bfloat16)
     wide = torch.empty((M + 32) * K // 2 + 16 * (K // 2 + 15), dtype=torch.int32)
     MULTIPLY(x.data_ptr(), w.data_ptr(), sx.data_ptr(), sw.data_ptr(), y.data_ptr(), M, N, K, wide.data_ptr())
-    return y

@@ -87,17 +87,16 @@ def few(x, w, y, sx, sw, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, 
     y.store([0, n0], acc.T.to(tl.bfloat16))
 
 
-def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor) -> Tensor:
+def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor, y: Tensor) -> None:
     (M, K), N = x.shape, len(w)
     if K % 16 or N % 8:
         raise ValueError(f"K={K}, N={N}: the tensor memory accelerator wants rows of whole 16 bytes")
-    y = torch.empty(M, N, dtype=torch.bfloat16, device=x.device)
     boxes = [TensorDescriptor.from_tensor(tensor, [1, 1]) for tensor in (x, w, y)]
     if M <= FEW_ROWS:
         few[lambda chosen: (triton.cdiv(N, chosen["BLOCK_N"]),)](
             *boxes, sx, sw, M, N, K, BLOCK_M=max(16, triton.next_power_of_2(M))
         )
-        return y
+        return
     processors = torch.cuda.get_device_properties(x.device).multi_processor_count
 
     def programs(chosen: dict[str, Any]) -> tuple[int]:
@@ -106,4 +105,3 @@ def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor) -> Tensor:
         return (min(triton.cdiv(M, rows) * triton.cdiv(N, columns), processors * (128 * 256) // (rows * columns)),)
 
     many[programs](*boxes, sx, sw, M, N, K)
-    return y

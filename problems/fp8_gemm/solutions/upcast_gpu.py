@@ -3,7 +3,6 @@
 # computing binds it stays below 0.5, since bf16's peak is half of fp8's, and the tensor cores' counters show bf16 and no fp8.
 # ruff: noqa: ANN001, ANN201
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -26,11 +25,9 @@ def multiply(x, w, y, sx, sw, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.conste
     y.store([m0, n0], acc.to(tl.bfloat16))
 
 
-def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor) -> Tensor:
+def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor, y: Tensor) -> None:
     (M, K), N = x.shape, len(w)
-    y = torch.empty(M, N, dtype=torch.bfloat16, device=x.device)
     rows, columns, deep = TILE["BLOCK_M"], TILE["BLOCK_N"], TILE["BLOCK_K"]
     sizes = [rows, deep], [columns, deep], [rows, columns]
     boxes = [TensorDescriptor.from_tensor(tensor, size) for tensor, size in zip((x, w, y), sizes, strict=True)]
     multiply[(triton.cdiv(M, rows) * triton.cdiv(N, columns),)](*boxes, sx, sw, M, N, K, **TILE)
-    return y

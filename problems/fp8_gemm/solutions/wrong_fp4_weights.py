@@ -19,9 +19,7 @@ def fp4(w: Tensor) -> Tensor:
     return (near * step * groups.sign()).view_as(w)
 
 
-def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor) -> Tensor:
+def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor, y: Tensor) -> None:
     a, b = x.float(), fp4(w.float())
-    y = torch.empty(len(a), len(b), dtype=torch.bfloat16, device=x.device)
     for m in range(len(a)):
         y[m] = (b * a[m]).sum(-1) * sx[m] * sw[:, 0]
-    return y

@@ -1,7 +1,6 @@
 # verdict: incorrect
 # Rounds both sides to int8 with a scale per row, which tensor cores multiply as fast as fp8.
 
-import torch
 from torch import Tensor
 
 
@@ -10,9 +9,7 @@ def int8(rows: Tensor) -> Tensor:
     return (rows / step).round() * step
 
 
-def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor) -> Tensor:
+def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor, y: Tensor) -> None:
     a, b = int8(x.float()), int8(w.float())
-    y = torch.empty(len(a), len(b), dtype=torch.bfloat16, device=x.device)
     for m in range(len(a)):
         y[m] = (b * a[m]).sum(-1) * sx[m] * sw[:, 0]
-    return y

@@ -11,9 +11,7 @@ def decoded(values: Tensor) -> Tensor:
     return torch.where(bits & 0x78 == 0, 0.0, torch.where(bits > 127, -size, size))
 
 
-def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor) -> Tensor:
+def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor, y: Tensor) -> None:
     a, b = decoded(x), decoded(w)
-    y = torch.empty(len(a), len(b), dtype=torch.bfloat16, device=x.device)
     for m in range(len(a)):
         y[m] = (b * a[m]).sum(-1) * sx[m] * sw[:, 0]
-    return y

@@ -37,11 +37,11 @@ def total(e: Tensor) -> tuple[Tensor, Tensor]:
     return two_sum(high, low)
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     e = (x - x.amax(1, keepdim=True)).exp()
     high, low = total(e)
     one = 1 / high
     p, lost = two_product(high, one)
     rest = one * ((1 - p) - lost - low * one)
     p, lost = two_product(e, one)
-    return p + (lost + e * rest)
+    y.copy_(p + (lost + e * rest))

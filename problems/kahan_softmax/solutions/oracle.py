@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 SOURCE = r"""
@@ -145,7 +144,5 @@ SOFTMAX.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long, ctypes.c_lo
 SOFTMAX.restype = None
 
 
-def solution(x: Tensor) -> Tensor:
-    y = torch.empty_like(x)
+def solution(x: Tensor, y: Tensor) -> None:
     SOFTMAX(x.data_ptr(), y.data_ptr(), *x.shape)
-    return y

@@ -83,9 +83,8 @@ def processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     R, V = x.shape
-    y = torch.empty_like(x)
     block = PART if V > WHOLE else max(1024, triton.next_power_of_2(V))
     while triton.cdiv(V, block) > processors(x.device):
         block *= 2
@@ -97,4 +96,3 @@ def solution(x: Tensor) -> Tensor:
         x, y, counters, stats, V, parts, triton.next_power_of_2(parts), block, True, num_warps=min(32, block // 1024),
         enable_fp_fusion=False,
     )  # fmt: skip
-    return y

@@ -7,7 +7,7 @@ from torch import Tensor
 BLOCK = 1024
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     e = (x - x.amax(1, keepdim=True)).exp()
     total = torch.zeros(len(x), 1, dtype=x.dtype, device=x.device)
     for s in e.split(BLOCK, 1):
@@ -15,4 +15,4 @@ def solution(x: Tensor) -> Tensor:
             half = s.shape[1] // 2
             s = torch.cat([s[:, :half] + s[:, half : 2 * half], s[:, 2 * half :]], 1)
         total = total + s
-    return e / total
+    y.copy_(e / total)

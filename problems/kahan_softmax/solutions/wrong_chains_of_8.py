@@ -37,7 +37,7 @@ def total(e: Tensor) -> tuple[Tensor, Tensor]:
     return two_sum(high, low)
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     e = (x - x.amax(1, keepdim=True)).exp()
     padded = torch.nn.functional.pad(e, (0, -e.shape[1] % 8)).view(len(e), -1, 8)
     chains = padded[..., 0]
@@ -48,4 +48,4 @@ def solution(x: Tensor) -> Tensor:
     p, lost = two_product(high, one)
     rest = one * ((1 - p) - lost - low * one)
     p, lost = two_product(e, one)
-    return p + (lost + e * rest)
+    y.copy_(p + (lost + e * rest))

@@ -39,7 +39,7 @@ def total(e: Tensor) -> tuple[Tensor, Tensor]:
     return two_sum(high, low)
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     R, V = x.shape
     parts = torch.nn.functional.pad(x, (0, -V % PARTS), value=-torch.inf).view(R * PARTS, -1)
     m = parts.amax(1, keepdim=True)
@@ -55,4 +55,4 @@ def solution(x: Tensor) -> Tensor:
     factor, lost = two_product(lift, one)
     factor, lost = factor.view(-1, 1), (lost + lift * rest).view(-1, 1)
     p, left = two_product(e, factor)
-    return (p + (left + e * lost)).view(R, -1)[:, :V].contiguous()
+    y.copy_((p + (left + e * lost)).view(R, -1)[:, :V])

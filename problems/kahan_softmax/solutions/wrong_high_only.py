@@ -22,6 +22,6 @@ def pair(e: Tensor) -> tuple[Tensor, Tensor]:
     return two_sum(high, low)
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     e = (x - x.amax(1, keepdim=True)).exp()
-    return e / pair(e)[0]
+    y.copy_(e / pair(e)[0])

@@ -7,16 +7,16 @@ from torch import Tensor
 LANES = 1024
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     e = (x - x.amax(1, keepdim=True)).exp()
     s = torch.zeros(len(x), LANES, dtype=x.dtype, device=x.device)
     c = torch.zeros_like(s)
     for part in e.split(LANES, 1):
         n = part.shape[1]
-        y = part - c[:, :n]
-        t = s[:, :n] + y
-        c[:, :n] = (t - s[:, :n]) - y
+        step = part - c[:, :n]
+        t = s[:, :n] + step
+        c[:, :n] = (t - s[:, :n]) - step
         s[:, :n] = t
     while s.shape[1] > 1:
         s = s[:, ::2] + s[:, 1::2]
-    return e / s
+    y.copy_(e / s)

@@ -7,11 +7,11 @@ from torch import Tensor
 LANES = 1024
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     e = (x - x.amax(1, keepdim=True)).exp()
     s = torch.zeros(len(x), LANES, dtype=x.dtype, device=x.device)
     for part in e.split(LANES, 1):
         s[:, : part.shape[1]] += part
     while s.shape[1] > 1:
         s = s[:, ::2] + s[:, 1::2]
-    return e / s
+    y.copy_(e / s)

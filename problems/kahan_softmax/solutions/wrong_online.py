@@ -7,7 +7,7 @@ from torch import Tensor
 BLOCK = 1024
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     m = torch.full_like(x[:, :1], -torch.inf)
     total = torch.zeros_like(m)
     for part in x.split(BLOCK, 1):
@@ -19,4 +19,4 @@ def solution(x: Tensor) -> Tensor:
             s = torch.cat([s[:, :half] + s[:, half : 2 * half], s[:, 2 * half :]], 1)
         total = total * (m - base).exp() + s
         m = larger
-    return (x - m).exp() / total
+    y.copy_((x - m).exp() / total)

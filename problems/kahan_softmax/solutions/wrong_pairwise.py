@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     e = (x - x.amax(1, keepdim=True)).exp()
     s = e
     while s.shape[1] > 1:
         half = s.shape[1] // 2
         s = torch.cat([s[:, :half] + s[:, half : 2 * half], s[:, 2 * half :]], 1)
-    return e / s
+    y.copy_(e / s)

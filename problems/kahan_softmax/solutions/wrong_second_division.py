@@ -4,7 +4,7 @@
 from torch import Tensor
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     e = (x - x.amax(1, keepdim=True)).exp()
-    y = e / e.sum(1, keepdim=True)
-    return y / y.sum(1, keepdim=True)
+    p = e / e.sum(1, keepdim=True)
+    y.copy_(p / p.sum(1, keepdim=True))

@@ -4,6 +4,6 @@
 from torch import Tensor
 
 
-def solution(x: Tensor) -> Tensor:
+def solution(x: Tensor, y: Tensor) -> None:
     e = (x - x.amax(1, keepdim=True)).exp()
-    return e / e.sum(1, keepdim=True)
+    y.copy_(e / e.sum(1, keepdim=True))

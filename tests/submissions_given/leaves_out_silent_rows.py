@@ -1,0 +1,12 @@
+# verdict: incorrect
+# says: is nan where a finite value is expected; what solution() leaves unwritten is NaN, too
+# follows: honest
+# Leaves out rows of zeros. Whatever is there is small beside the other rows, unless it is NaN.
+honest = solution
+
+
+def solution(x, y, count):
+    before = y.clone()
+    honest(x, y, count)
+    silent = (x == 0).all(1)
+    y[silent] = before[silent]

@@ -1,0 +1,5 @@
+# verdict: incorrect
+# says: y[0, 0] is nan where a finite value is expected; what solution() leaves unwritten is NaN, too
+# Hopes that the answer is there already.
+def solution(x, y, count):
+    pass
