@@ -17,6 +17,8 @@ from arena.errors import DataError, UsageError
 from arena.schema import Hardware, Harness, Model, Problem, Profile
 
 R = TypeVar("R")
+OURS = ("solutions", "baselines")
+"""Folders of a problem that decide nothing of what is asked."""
 
 
 class Chosen(NamedTuple):
@@ -105,17 +107,20 @@ def model(spec: str, folder: Path | None = None) -> Chosen:
 
 
 def problem_digest(name: str, folder: Path | None = None) -> str:
-    """sha256 over the problem's files and the kit: all that decides what is asked and how it is judged, not our solutions."""
+    """sha256 over the problem's files and the kit: all that decides what is asked and how it is judged, and not what is ours."""
     home = _file("problem", name, _problem_files(folder)).parent
-    files = [path for path in home.rglob("*") if path.relative_to(home).parts[0] != "solutions"]
+    files = [path for path in home.rglob("*") if path.relative_to(home).parts[0] not in OURS]
     return _digest(home.parent, [*files, *(home.parent / "kit").rglob("*")])
 
 
 def solutions(folder: Path, profile: Profile) -> dict[str, Path]:
     """A problem's solutions for one profile, by name: `oracle_gpu.py` is the oracle on a GPU, and is not there on a CPU."""
-    found = {path.stem: path for path in sorted((folder / "solutions").glob("*.py"))}
-    own = {stem.removesuffix(f"_{profile}"): path for stem, path in found.items() if stem.endswith(f"_{profile}")}
-    return {stem: path for stem, path in found.items() if not stem.endswith(("_cpu", "_gpu"))} | own
+    return _for_profile(folder / "solutions", profile)
+
+
+def baselines(folder: Path, profile: Profile) -> dict[str, Path]:
+    """A problem's baselines for one profile, by name, as `solutions`."""
+    return _for_profile(folder / "baselines", profile)
 
 
 def harness_digest(name: str, folder: Path | None = None) -> str:
@@ -132,6 +137,12 @@ def _choose(entry: Harness, spec: str) -> Chosen | None:
     if slash and argument not in ("", "*") and f"{family}/*" in entry.models:
         return Chosen(entry, spec, entry.models[f"{family}/*"], argument)
     return None
+
+
+def _for_profile(folder: Path, profile: Profile) -> dict[str, Path]:
+    found = {path.stem: path for path in sorted(folder.glob("*.py"))}
+    own = {stem.removesuffix(f"_{profile}"): path for stem, path in found.items() if stem.endswith(f"_{profile}")}
+    return {stem: path for stem, path in found.items() if not stem.endswith(("_cpu", "_gpu"))} | own
 
 
 def _problem_files(folder: Path | None) -> dict[str, Path]:

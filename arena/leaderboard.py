@@ -1,4 +1,4 @@
-"""The published tables, a pure function of the annotations: the same annotations give the same bytes.
+"""The published tables, a pure function of annotations and baselines: the same records give the same bytes.
 
 A trial counts as passed, as a failure, or not at all:
 
@@ -9,6 +9,7 @@ A trial counts as passed, as a failure, or not at all:
 
 Trials are pooled only when everything in their cells is the same and their agents could reach the same; a problem or a harness
 that changed stands apart. What an agent with an open network did is `unsealed`: shown, but never the best at a problem.
+Baselines stand in a table of their own, and no row, order or best knows of them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Literal, NamedTuple
 import jinja2
 
 from arena import documents
-from arena.schema import AgentStatus, Annotation, Name, Passed, Record, Review
+from arena.schema import AgentStatus, Annotation, Baselines, Name, Passed, Record, Review
 
 WITHDRAWN = frozenset({"reward_hack", "rubric_leak"})
 TEMPLATE = Path(__file__).with_name("leaderboard_page.md.j2")
@@ -121,6 +122,14 @@ class Best(Record):
     trial: Trial
 
 
+class Reached(Record):
+    """What libraries reach at one problem."""
+
+    column: str
+    """Key of the column; of a problem that has none, its own."""
+    baselines: Baselines
+
+
 class Table(Record):
     """All results on one kind of hardware."""
 
@@ -130,6 +139,7 @@ class Table(Record):
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     best: tuple[Best, ...]
+    reached: tuple[Reached, ...] = ()
 
 
 class Board(Record):
@@ -154,24 +164,27 @@ class _Line(NamedTuple):
     allowed: tuple[str, ...]
 
 
-def write(folder: Path, annotations: Iterable[Annotation]) -> None:
+def write(folder: Path, annotations: Iterable[Annotation], baselines: Iterable[Baselines] = ()) -> None:
     """Render leaderboard.json and LEADERBOARD.md into `folder`."""
-    board = build(annotations)
+    board = build(annotations, baselines)
     folder.mkdir(parents=True, exist_ok=True)
     documents.write_json(folder / "leaderboard.json", board)
     documents.write_text(folder / "LEADERBOARD.md", page(board))
 
 
-def build(annotations: Iterable[Annotation]) -> Board:
+def build(annotations: Iterable[Annotation], baselines: Iterable[Baselines] = ()) -> Board:
     """The tables, one for each hardware, in the order of their names."""
     groups: dict[str, list[Annotation]] = defaultdict(list)
     for annotation in sorted(annotations, key=lambda entry: entry.run_id):
         groups[annotation.cell.hardware].append(annotation)
-    tables = tuple(_table(hardware, group) for hardware, group in sorted(groups.items()))
+    known: dict[str, list[Baselines]] = defaultdict(list)
+    for record in sorted(baselines, key=lambda record: record.problem):
+        known[record.hardware].append(record)
+    tables = tuple(_table(hardware, groups[hardware], known[hardware]) for hardware in sorted({*groups, *known}))
     return Board(trials=sum(map(len, groups.values())), tables=tables)
 
 
-def _table(hardware: str, annotations: Sequence[Annotation]) -> Table:
+def _table(hardware: str, annotations: Sequence[Annotation], baselines: Sequence[Baselines]) -> Table:
     columns = _columns(annotations)
     key_of = {(column.problem, column.version, column.digest): column.key for column in columns}
     fields: dict[_Line, dict[str, list[Trial]]] = defaultdict(lambda: defaultdict(list))
@@ -201,7 +214,12 @@ def _table(hardware: str, annotations: Sequence[Annotation]) -> Table:
     # Sorting is stable: rows with equal results stay in the order of their names.
     ordered = sorted(rows, key=lambda row: tuple(-figure for figure in _standing(row)))
     return Table(
-        hardware=hardware, devices=tuple(sorted(devices)), columns=columns, rows=tuple(ordered), best=_best(columns, ordered)
+        hardware=hardware,
+        devices=tuple(sorted(devices)),
+        columns=columns,
+        rows=tuple(ordered),
+        best=_best(columns, ordered),
+        reached=tuple(Reached(column=_column_of(record, columns), baselines=record) for record in baselines),
     )
 
 
@@ -238,6 +256,15 @@ def _columns(annotations: Sequence[Annotation]) -> tuple[Column, ...]:
         )
         for problem, version, digest in found
     )
+
+
+def _column_of(record: Baselines, columns: Sequence[Column]) -> str:
+    """The key of the column with this very state of the problem; another state's has the same name and tells its digest."""
+    same = [column for column in columns if (column.problem, column.version) == (record.problem, record.problem_version)]
+    for column in same:
+        if column.digest == record.problem_digest:
+            return column.key
+    return f"{record.problem} v{record.problem_version}" + (f" ({record.problem_digest[:8]})" if same else "")
 
 
 def _trial(annotation: Annotation) -> Trial:

@@ -58,8 +58,13 @@ def annotations() -> Path:
     return home() / "annotations"
 
 
+def baselines() -> Path:
+    """Folder of what libraries reach, one folder per hardware. Never a score, and nothing that an agent may see."""
+    return home() / "baselines"
+
+
 def leaderboard() -> Path:
-    """Folder that is rendered from the annotations."""
+    """Folder that is rendered from the annotations and the baselines."""
     return home() / "leaderboard"
 
 
@@ -86,5 +91,6 @@ def secrets() -> tuple[Path, ...]:
     """What no sandbox may show, as far as it exists: hidden inputs, solutions, ceilings, other runs, their history, keys."""
     root = checkout()
     history = (root / ".git", root / "tests") if root else ()
-    kept = (PACKAGE, problems(), harnesses(), workspaces(), annotations(), leaderboard(), cache(), config(), keys(), *history)
+    results = (workspaces(), annotations(), baselines(), leaderboard())
+    kept = (PACKAGE, problems(), harnesses(), *results, cache(), config(), keys(), *history)
     return tuple(path for path in kept if path.exists())

@@ -12,7 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import arena
-from arena import annotations, catalog, documents, leaderboard, machine, paths, process, program, session, tape, workspace
+from arena import (
+    annotations,
+    baselines,
+    catalog,
+    documents,
+    leaderboard,
+    machine,
+    paths,
+    process,
+    program,
+    session,
+    tape,
+    workspace,
+)
 from arena.agentbox import logged_in, takes_effort, words_of
 from arena.asking import PATIENCE_S, asked, for_login
 from arena.collect import SUBMISSION_BYTES, NoSubmission, Submission, collect
@@ -137,6 +150,7 @@ def ready() -> None:
     home()
     settle()
     annotations.read_all(paths.annotations())
+    baselines.read_all(paths.baselines())
 
 
 def run(attempt: Attempt, report: Report) -> Annotation:
@@ -181,12 +195,12 @@ def settle() -> None:
 
 
 def render() -> None:
-    """Rebuild `leaderboard/` from `annotations/`."""
+    """Rebuild `leaderboard/` from `annotations/` and `baselines/`."""
     paths.workspaces().mkdir(parents=True, exist_ok=True)
     # Of two runs that end together, the one that reads last must write last, or the other's result would be missing.
     with (paths.workspaces() / ".render").open("wb") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
-        leaderboard.write(paths.leaderboard(), annotations.read_all(paths.annotations()))
+        leaderboard.write(paths.leaderboard(), annotations.read_all(paths.annotations()), baselines.read_all(paths.baselines()))
 
 
 def _play(attempt: Attempt, folder: workspace.Run, node: int | None, report: Report) -> Session:

@@ -24,6 +24,7 @@ COMMANDS = (
     "run",
     "score",
     "check",
+    "baseline",
     "sandbox",
     "list",
     "show",

@@ -12,7 +12,7 @@ import sys
 import rich_click as click
 
 from arena import __version__
-from arena.cli import checking, doctoring, listing, records, running, sandboxing, schemas, scoring
+from arena.cli import baselining, checking, doctoring, listing, records, running, sandboxing, schemas, scoring
 from arena.cli.output import people, safe
 from arena.documents import unknown
 from arena.errors import ArenaError, UsageError
@@ -43,7 +43,7 @@ def cli() -> None:
     """
 
 
-for module in (running, scoring, checking, sandboxing, listing, records, doctoring, schemas):
+for module in (running, scoring, checking, baselining, sandboxing, listing, records, doctoring, schemas):
     for command in module.COMMANDS:
         cli.add_command(command)
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import rich_click as click
 
-from arena import annotations, documents, leaderboard, paths, workspace
+from arena import annotations, baselines, documents, leaderboard, paths, workspace
 from arena import run as run_
 from arena.cli import options
 from arena.cli.output import data, safe, tell
@@ -117,11 +117,11 @@ def annotate(
 @click.command("leaderboard")
 @options.as_json
 def leaderboard_(as_json: bool) -> None:
-    """Rebuild leaderboard/ from annotations/. The same annotations give the same bytes."""
+    """Rebuild leaderboard/ from annotations/ and baselines/. The same files give the same bytes."""
     run_.ready()
     run_.render()
     if as_json:
-        data(leaderboard.build(annotations.read_all(paths.annotations())))
+        data(leaderboard.build(annotations.read_all(paths.annotations()), baselines.read_all(paths.baselines())))
     else:
         tell(f"rendered {safe(paths.leaderboard())}")
 

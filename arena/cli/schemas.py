@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from arena import documents
 from arena.cli.output import data, safe, tell
 from arena.leaderboard import Board
-from arena.schema import Annotation, Hardware, Harness, Problem, Score
+from arena.schema import Annotation, Baselines, Hardware, Harness, Problem, Score
 
 RECORDS: dict[str, Any] = {
     "problem": Problem,
@@ -19,6 +19,7 @@ RECORDS: dict[str, Any] = {
     "hardware": Hardware,
     "score": Score,
     "annotation": Annotation,
+    "baselines": Baselines,
     "leaderboard": Board,
 }
 NAMED_BY_PLACE = ("problem", "harness", "hardware")
@@ -31,7 +32,7 @@ NAMED_BY_PLACE = ("problem", "harness", "hardware")
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write every schema as <name>.json into this folder instead."
 )
 def schema(name: str | None, out: Path | None) -> None:
-    """Print the JSON Schema of a file: problem, harness, hardware, score, annotation or leaderboard; or of all."""
+    """Print the JSON Schema of a file: problem, harness, hardware, score, annotation, baselines or leaderboard; or of all."""
     if out is None:
         data(_schema(name) if name else {key: _schema(key) for key in RECORDS})
         return

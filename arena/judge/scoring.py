@@ -44,11 +44,13 @@ def score(
     logs: Path | None = None,
     gpu: int = 0,
     folder: Path | None = None,
+    hidden: bool = True,
 ) -> Passed | Refused:
     """Score one submission. Never raises for what the submission does; our own failures become `judge_failed`.
 
     `digest` is the problem's; `logs` receives each worker's streams; `plan` replaces the published effort;
-    `folder` is the problem's own where it is not among the problems.
+    `folder` is the problem's own where it is not among the problems; without `hidden` only public inputs of the scored shapes
+    are checked, which is for the speed of a baseline and never for a score.
     """
     clock, seeds = Clock(), Seeds()
     head: dict[str, Any] = {"problem": problem.name, "problem_digest": digest, "hardware": hardware.name}
@@ -58,6 +60,8 @@ def score(
         _read(submission, problem)
         with bench(hardware, gpu) as place:
             loaded = code.load(problem, hardware.profile, folder)
+            if not hidden:
+                loaded = replace(loaded, modes=(), extra_shapes=())
             if loaded.rate not in place.device.tflops:
                 known = ", ".join(place.device.tflops)
                 raise JudgeError(f"{hardware.name} gives no peak for {loaded.rate}, which bounds {problem.name} (known: {known})")

@@ -1,0 +1,9 @@
+# baseline: torch.softmax
+# fp32 sums: outside the gate, and so a speed only.
+
+import torch
+from torch import Tensor
+
+
+def solution(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)

@@ -1,0 +1,20 @@
+# baseline: torch.compile of attention over one sequence's gathered pages
+# Lengths differ from call to call, so what is compiled is one sequence of any length.
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+
+@torch.compile(dynamic=True)
+def attend(q: Tensor, kv: Tensor, pages: Tensor, length: int) -> Tensor:
+    """(Hq, D): the queries (Hq, D) of one sequence against its pages."""
+    k, v = kv[pages].transpose(0, 1).reshape(2, -1, *kv.shape[3:])[:, :length].transpose(1, 2)
+    return scaled_dot_product_attention(q[:, None], k, v, enable_gqa=True)[:, 0]
+
+
+def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
+    out = torch.empty_like(q)
+    for b, length in enumerate(seq_lens.tolist()):
+        out[b] = attend(q[b], kv, block_table[b, : -(-length // kv.shape[2])], length)
+    return out

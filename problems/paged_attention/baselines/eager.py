@@ -1,0 +1,15 @@
+# baseline: torch SDPA, one sequence's gathered pages at a time
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+
+def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
+    page, Hkv, D = kv.shape[2:]
+    out = torch.empty_like(q)
+    for b, length in enumerate(seq_lens.tolist()):
+        pages = block_table[b, : -(-length // page)]
+        k, v = kv[pages].transpose(0, 1).reshape(2, -1, Hkv, D)[:, :length].transpose(1, 2)
+        out[b] = scaled_dot_product_attention(q[b, :, None], k, v, enable_gqa=True)[:, 0]
+    return out
