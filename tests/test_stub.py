@@ -27,7 +27,8 @@ def anthropic(turns: int, stream: bool, tools: dict[str, Any]) -> tuple[str, dic
 def chat(turns: int, stream: bool, tools: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     answered = [{"role": role} for turn in range(turns) for role in ("assistant", *["tool"] * (turn + 1))]
     declared = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in tools.items()]
-    return "/api/v1/chat/completions", {"model": "m", "stream": stream, "messages": answered, "tools": declared}
+    asked = {"model": "m", "stream": stream, "messages": answered, "tools": declared}
+    return "/api/v1/chat/completions", asked | ({"stream_options": {"include_usage": True}} if stream else {})
 
 
 def responses(turns: int, stream: bool, tools: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -87,6 +88,17 @@ def test_a_request_without_tools_gets_a_title(api, tmp_path):
     with running(tmp_path) as stub:
         assert "a title" in ask(stub, *api(0, False, {}))
         assert stub.usage() == {"input": 10, "cache_read": 0, "cache_write": 0, "output": 5, "reasoning": 0}
+
+
+@pytest.mark.parametrize("words", [{"stream_options": {"include_usage": True}}, {"usage": {"include": True}}])
+def test_a_stream_of_chat_tells_its_usage_only_when_it_is_asked_to(words, tmp_path):
+    path, body = chat(0, True, TOOLS)
+    with running(tmp_path) as stub:
+        bare = {name: value for name, value in body.items() if name != "stream_options"}
+        assert '"usage"' not in ask(stub, path, bare)
+        assert stub.usage()["input"] == 0
+        assert '"usage"' in ask(stub, path, bare | words)
+        assert stub.usage()["input"] == 800
 
 
 @api

@@ -84,6 +84,7 @@ def routes(url: str) -> dict[str, Any]:
             "openrouter": route("chat", "/api/v1", prices="openrouter", pinned=True),
             "moonshot": route("chat", "/v1", prices="moonshotai"),
             "google": route("gemini", "/v1beta", prices="google"),
+            "own": route("chat", "/v1"),
         },
     }
 
@@ -128,7 +129,7 @@ def play(folder: Path, agent: Agent, words: tuple[str, ...], *stub_words: str, s
     command = ("run", "--problem", "paged_attention", "--hardware", "cpu", "--model", f"{agent.harness}/{agent.model}", "--json")
     with against_a_stub(folder, "--provider", ANSWERS_AS, *stub_words, solution=solution) as (arena, stub, env):
         done = arena(*command, *words, env=env, limit_s=280)
-        assert done.code in (0, 1), (done.code, done.err)
+        assert done.code in (0, 1) and done.out, (done.code, done.err)
         (annotation,) = json.loads(done.out)
         (run,) = arena.runs
         return Played(annotation, run, arena, done.out + done.err, stub)

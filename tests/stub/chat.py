@@ -23,7 +23,13 @@ def asked(body: Mapping[str, Any], path: str) -> Asked:
     results = [role for role, _ in itertools.groupby(message["role"] for message in body["messages"])].count("tool")
     functions = [tool["function"] for tool in body.get("tools") or () if tool.get("type") == "function"]
     tools = tuple(Tool(function["name"], function.get("parameters") or {}) for function in functions)
-    return Asked(body["model"], tools, results, bool(body.get("stream")))
+    return Asked(body["model"], tools, results, bool(body.get("stream")), metered=metered(body))
+
+
+def metered(body: Mapping[str, Any]) -> bool:
+    """Whether the request asks for the usage of a stream, in OpenAI's way or in OpenRouter's; else most servers tell none."""
+    given = (body.get("stream_options") or {}).get("include_usage"), (body.get("usage") or {}).get("include")
+    return not body.get("stream") or True in given
 
 
 def told(tokens: Tokens) -> Tokens:
@@ -94,9 +100,9 @@ def frames(reply: Reply) -> list[Frame]:
 
 
 def end(reply: Reply) -> list[Frame]:
-    """The end of the stream: why it stops, and the usage."""
-    last = head(reply, "chat.completion.chunk") | {"choices": [], "usage": usage(reply)}
-    return [chunk(reply, {}, reason(reply)), Frame(last), Frame("[DONE]")]
+    """The end of the stream: why it stops, and the usage where that was asked for."""
+    last = Frame(head(reply, "chat.completion.chunk") | {"choices": [], "usage": usage(reply)})
+    return [chunk(reply, {}, reason(reply)), *([last] if reply.metered else []), Frame("[DONE]")]
 
 
 def chunk(reply: Reply, delta: dict[str, Any], finish: str | None = None) -> Frame:

@@ -73,6 +73,7 @@ def reply(asked: Asked, plan: Plan, broker: bool) -> Reply:
         provider=None if not broker else "Somebody Else" if plan.mode == "other_provider" else plan.provider,
         cost_usd=round(PRICE_USD * (asked.turn + 1), 6) if broker and plan.price else None,
         id=secrets.token_hex(8),
+        metered=asked.metered,
     )
 
 

@@ -89,6 +89,8 @@ class Asked:
     stream: bool
     schema: Mapping[str, Any] | None = None
     """Of the JSON document that it wants for an answer."""
+    metered: bool = True
+    """Whether a stream is to end with a usage record."""
 
     @property
     def side(self) -> bool:
@@ -109,6 +111,7 @@ class Reply:
     """As a broker says it."""
     cost_usd: float | None = None
     id: str = ""
+    metered: bool = True
 
 
 def calls(acts: Sequence[Act], tools: Sequence[Tool]) -> tuple[Call, ...]:

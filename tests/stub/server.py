@@ -94,11 +94,11 @@ class Server:
     async def answer(self, request: web.Request, number: int, module: ModuleType, asked: Asked) -> web.StreamResponse:
         """The next turn of the script, whole or as the mode breaks it."""
         said = reply(asked, self.plan, "/api/v1/" in request.path)
-        told = asdict(module.told(said.tokens)) | {"cost_usd": said.cost_usd}
+        told = {"usage": asdict(module.told(said.tokens)) | {"cost_usd": said.cost_usd}} if said.metered else {}
         line = {"kind": "answer", "number": number, "status": 200, "turn": asked.turn, "side": asked.side, "model": said.model}
         broken = ends_badly(asked, self.plan)
         if not asked.stream and (not broken or self.plan.mode == "early"):
-            self.note(**line, usage=told)
+            self.note(**line, **told)
             return web.json_response(module.whole(said))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         await response.prepare(request)
@@ -108,7 +108,7 @@ class Server:
             return response
         for frame in [*module.frames(said), *module.end(said)]:
             await response.write(frame.encoded())
-        self.note(**line, usage=told)
+        self.note(**line, **told)
         await response.write_eof()
         return response
 

@@ -6,5 +6,5 @@ from torch import Tensor
 
 
 @torch.compile(dynamic=False)
-def solution(x: Tensor) -> Tensor:
-    return torch.softmax(x, -1)
+def solution(x: Tensor, y: Tensor) -> None:
+    y.copy_(torch.softmax(x, -1))

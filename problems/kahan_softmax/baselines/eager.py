@@ -5,5 +5,5 @@ import torch
 from torch import Tensor
 
 
-def solution(x: Tensor) -> Tensor:
-    return torch.softmax(x, -1)
+def solution(x: Tensor, y: Tensor) -> None:
+    torch.softmax(x, -1, out=y)
