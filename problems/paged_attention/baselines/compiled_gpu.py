@@ -9,8 +9,9 @@ from torch.nn.functional import scaled_dot_product_attention
 @torch.compile(dynamic=True)
 def attend(q: Tensor, kv: Tensor, pages: Tensor, length: int) -> Tensor:
     """(Hq, D): the queries (Hq, D) of one sequence against its pages."""
-    k, v = kv[pages].transpose(0, 1).reshape(2, -1, *kv.shape[3:])[:, :length].transpose(1, 2)
-    return scaled_dot_product_attention(q[:, None], k, v, enable_gqa=True)[:, 0]
+    Hkv, D = kv.shape[3:]
+    k, v = kv[pages].transpose(0, 1).reshape(2, -1, Hkv, D)[:, :length].transpose(1, 2)
+    return scaled_dot_product_attention(q.view(1, Hkv, -1, D), k[None], v[None]).reshape(-1, D)
 
 
 def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
