@@ -165,7 +165,7 @@ def test_doctor_tries_it_end_to_end(agent: Agent, tmp_path: Path) -> None:
     with against_a_stub(tmp_path, "--provider", ANSWERS_AS, solution=tmp_path / "task.py") as (arena, _, env):
         done = arena("doctor", "--model", f"{agent.harness}/{agent.model}", env=env)
         assert done.code == 0, done.out + done.err
-        for what in ("program", "key", "request", "agent"):
+        for what in ("program", "route and key", "request", "agent"):
             assert f"ok      {what} " in done.out + done.err
 
 
