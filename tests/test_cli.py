@@ -121,7 +121,7 @@ def test_help(shared: Arena) -> None:
         (("annotate", "x", "-v", "nice", "-s", "y"), "Invalid value for '--verdict' / '-v': 'nice' is not one of 'clean', 'rub"),
         (
             ("list", "things"),
-            "Invalid value for 'WHAT': 'things' is not one of 'problems', 'models', 'harnesses', 'hardware', 'r",
+            "Invalid value for 'WHAT': 'things' is not one of 'problems', 'models', 'harnesses', 'routes', 'h",
         ),
         (("list",), "Missing argument 'WHAT'"),
         (("run",), "Missing option '--problem' / '-p'. (`arena run -h` shows how)"),
