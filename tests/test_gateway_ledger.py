@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from arena.errors import DataError
 from arena.gateway import lines
 from arena.gateway.asked import Asked, Caps, Stop
-from arena.gateway.entries import FAILED, FAULTS, GOOD, Began, Ended, Full, Line, Refused, Stopped
+from arena.gateway.entries import FAILED, FAULTS, GOOD, Began, Closed, Ended, Full, Line, Refused, Stopped
+from arena.gateway.estimate import charged
 from arena.gateway.ledger import Ledger, opened, read
 from arena.gateway.lines import Lines
 from arena.gateway.stops import exhausted, failed, why
@@ -36,7 +37,7 @@ def began(n: int, s: float = 0.0, **more: Any) -> Began:
 
 
 def ended(n: int, s: float = 0.0, how: str = "whole", **more: Any) -> Ended:
-    return Ended(n=n, s=s, how=how, **{"status": 200} | more)  # type: ignore[arg-type]
+    return Ended(n=n, s=s, how=how, **{"status": 200, "finish": "stop"} | more)  # type: ignore[arg-type]
 
 
 def tally(*all_of: Line) -> Tally:
@@ -72,7 +73,8 @@ def test_live_and_from_its_file_it_is_the_same(tmp_path_factory: pytest.TempPath
             ledger.add(Refused("t", 1.0, 403, "p", "r"))
             if comes:
                 ledger.add(Ended(**{**asdict(end), "n": n, "tokens": end.tokens}))
-        live = ledger.tally.usage
+        live = ledger.tally.ended(3e4)
+        ledger.add(Closed(3e4, live.backoff_s))
     assert read(path) == live
     with path.open("ab") as file:
         file.write(b'{"event": "began", "n": 9')  # cut off by a kill
@@ -120,7 +122,7 @@ def test_one_unknown_cost_makes_all_unknown(cost: float | None, source: Any, tot
         ("error", None, 1, 0),
         ("rejected", 400, 1, 0),
         ("stopped", 200, 1, 1),
-        ("left", None, 0, 0),
+        ("left", None, 0, 1),
         ("left", 200, 0, 1),
     ],
 )
@@ -148,7 +150,96 @@ def test_back_off_is_from_the_first_failure_to_the_next_good_ones_beginning():
     assert found.failing_since_s is None
 
 
+def test_back_off_has_a_bound_and_counts_while_it_lasts():
+    failing = tally(began(1), ended(1, 10.0, "error", status=429))
+    assert [failing.backoff_s(until_s) for until_s in (5.0, 15.0, 310.0, 9999.0)] == [0.0, 5.0, 300.0, 300.0]
+    again = failing.add(began(2, 900.0)).add(ended(2, 901.0)).add(began(3, 902.0)).add(ended(3, 903.0, "error", status=500))
+    assert (again.usage.backoff_s, again.backoff_s(904.0)) == (300.0, 301.0)
+    assert again.add(Closed(950.0, 333.0)).ended(999.0).backoff_s == 333.0
+
+
+def test_names_are_few():
+    many = tally(*[began(n, effort=f"e{n}") for n in range(99)], *[ended(n, model=f"m{n}", provider=f"p{n}") for n in range(99)])
+    assert (len(many.usage.efforts), len(many.usage.models), len(many.usage.providers)) == (16, 16, 16)
+
+
+@pytest.mark.parametrize(
+    ("more", "missing"),
+    [
+        ({"tokens": Tokens(1, output=1)}, 0),
+        ({"tokens": Tokens(1, output=1), "finish": None}, 1),
+        ({"tokens": None}, 1),
+        ({"how": "left", "tokens": Tokens(1, output=1)}, 0),
+        ({"how": "cut", "finish": None, "tokens": Tokens(1)}, 1),
+        ({"how": "stalled", "status": None, "finish": None}, 1),
+        ({"how": "error", "status": None, "finish": None}, 0),
+    ],
+)
+def test_an_answer_without_its_end_is_unmetered(more: Any, missing: int):
+    assert tally(began(1), ended(1, **more)).usage.unmetered == missing
+
+
+def about_to_charge(prices: str | None = "openai") -> Asked:
+    route = Route(title="The provider", apis=("chat",), base_url="https://p.test", key=None, prices=prices)
+    return Asked("chat", route, None, "gpt-5.5")
+
+
+def test_what_could_not_be_metered_is_charged_by_estimate():
+    whole = ended(1, tokens=Tokens(10, output=5), cost_usd=0.5)
+    assert charged(about_to_charge(), began(1, bytes=9999), whole) == whole
+    lost = charged(about_to_charge(), began(1, bytes=3000), ended(1, how="left", finish=None, bytes=600))
+    assert (lost.charged_tokens, lost.tokens) == (1200, None)
+    assert lost.charged_usd is not None
+    assert lost.charged_usd > 0
+    thinking = charged(about_to_charge(), began(1, bytes=3000), ended(1, how="left", status=None, finish=None, seconds=60.0))
+    assert thinking.charged_tokens == 7000
+    partly = charged(
+        about_to_charge(), began(1, bytes=3000), ended(1, how="cut", finish=None, tokens=Tokens(50, output=1), bytes=600)
+    )
+    assert partly.charged_tokens == 199
+    assert charged(about_to_charge(None), began(1), ended(1, finish=None)).charged_usd is None
+    tier = charged(about_to_charge(), began(1), ended(1, tier="priority", tokens=Tokens(1000, output=1000)))
+    assert (tier.charged_tokens, (tier.charged_usd or 0.0) > 0.0, tier.cost_usd) == (0, True, None)
+    assert charged(about_to_charge(), began(1, kind="count"), ended(1)) == ended(1)
+
+
+def test_estimates_count_against_the_caps_alone():
+    used = tally(began(1), ended(1, finish=None, charged_tokens=15, charged_usd=0.5))
+    assert (used.usage.cost_usd, used.usage.input_tokens, used.usage.output_tokens) == (None, 0, 0)
+    assert exhausted(about(tokens=16, cost_usd=0.6), used) is None
+    for caps in ({"tokens": 15}, {"cost_usd": 0.5}):
+        stop = exhausted(about(**caps), used)
+        assert stop is not None
+        assert (stop.status, "by estimate" in stop.message) == ("budget_exhausted", True)
+    unknown = tally(began(1), ended(1, finish=None, charged_usd=None))
+    assert exhausted(about(tokens=1000), unknown) is None
+    stop = exhausted(about(cost_usd=1000.0), unknown)
+    assert stop is not None
+    assert "no known cost" in stop.message
+
+
 # ---------------------------------------------------------------- the file
+
+
+def test_what_had_not_ended_is_unmetered(tmp_path: Path):
+    path = tmp_path / "ledger.jsonl"
+    with opened(path) as ledger:
+        for line in (began(1), ended(1, 10.0, "error", status=429), began(2, 12.0), began(3, 17.0, kind="count")):
+            assert ledger.add(line) == ""
+    usage = read(path)
+    assert (usage.requests, usage.unmetered, usage.backoff_s) == (2, 1, 7.0)
+
+
+def test_refusals_and_counting_leave_room_for_the_model(tmp_path: Path):
+    path = tmp_path / "ledger.jsonl"
+    with opened(path) as ledger:
+        for n in range(1, 3000):
+            assert ledger.add(Refused("t", 1.0, 403, "p" * 1024, "r" * 1024)) == ""
+            assert ledger.add(began(n, kind="count", path="p" * 1024)) == ""
+            assert ledger.add(ended(n, error="e" * 1024)) == ""
+        assert path.stat().st_size < 5 << 20
+        assert ledger.add(began(3000)) == ""
+    assert read(path).requests == 1
 
 
 @pytest.mark.parametrize(
@@ -172,7 +263,7 @@ def test_a_ledger_is_never_written_over(tmp_path: Path):
 
 def test_a_full_ledger_says_so_and_ends(tmp_path: Path):
     path = tmp_path / "ledger.jsonl"
-    path.write_bytes(b" " * (lines.BYTES - 300))
+    path.write_bytes(b" " * (lines.BYTES - 400))
     with FileIO(path, "a") as file:
         ledger = Ledger(Lines(file))
         while ledger.add(began(2)) == "":
@@ -240,5 +331,12 @@ def test_why(line: Ended, words: str):
 
 
 def test_every_line_has_its_name():
-    for line in (began(1), ended(1), Refused("t", 0.0, 403, "p", "r"), Stopped("t", 0.0, "provider_error", "m"), Full()):
+    for line in (
+        began(1),
+        ended(1),
+        Refused("t", 0.0, 403, "p", "r"),
+        Stopped("t", 0.0, "provider_error", "m"),
+        Full(),
+        Closed(0.0, 0.0),
+    ):
         assert asdict(line)["event"] == type(line).__name__.lower()

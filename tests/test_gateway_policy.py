@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.gateway.apis import Place, error, models, place
-from arena.gateway.asked import Asked
-from arena.gateway.headers import downward, upward
+from arena.gateway.asked import Asked, Caps
+from arena.gateway.headers import downward, once, upward
 from arena.gateway.policy import BODY_BYTES, VALUES, admitted, wish
 from arena.gateway.rules import Refusal
 from arena.schema import Api, Route
@@ -82,6 +83,12 @@ def test_what_leads_somewhere(api: Api, method: str, target: str, kind: str, pat
         ("gemini", "POST", "/v1beta/files"),
         ("gemini", "POST", f"/v1beta/{GEMINI}?alt=sse&fields=candidates"),
         ("gemini", "POST", f"/v1beta/{GEMINI}?alt=media"),
+        ("gemini", "POST", f"/v1beta/{GEMINI}?alt=sse&alt=json"),
+        ("gemini", "POST", f"/v1beta/{GEMINI}?beta=true"),
+        ("anthropic", "POST", "/v1/messages?beta=true&x=1"),
+        ("anthropic", "POST", "/v1/messages/count_tokens?x"),
+        ("chat", "POST", "/v1/chat/completions?beta=true"),
+        ("responses", "POST", "/v1/responses?x=1"),
     ],
 )
 def test_what_does_not(api: Api, method: str, target: str):
@@ -191,7 +198,7 @@ def test_headers_that_pass():
         ("chat", {"thinking": {"type": "enabled", "effort": "max"}}, "max"),
         ("gemini", {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}}, "0 tokens"),
         ("gemini", {"generation_config": {"thinking_config": {"thinking_level": "HIGH"}}}, "HIGH"),
-        ("chat", {"reasoning_effort": ["x" * 200]}, "['" + "x" * 58),
+        ("chat", {"reasoning_effort": ["x" * 200]}, "other"),
     ],
 )
 def test_the_effort_as_it_stands(api: Api, more: Any, effort: str | None):
@@ -281,16 +288,100 @@ def test_a_pin_that_is_not_kept(api: Api, provider: Any):
     [
         {"order": ["a", "b"], "allow_fallbacks": False},
         {"only": ["b", "a"], "allow_fallbacks": False},
-        {"order": ["a", "b"], "only": ["a", "b"], "allow_fallbacks": False, "quantizations": ["fp8"]},
+        {"order": ["a", "b"], "only": ["a", "b"], "allow_fallbacks": False, "data_collection": "deny"},
     ],
 )
 def test_a_pin_that_is_kept(provider: Any):
     ask("chat", {"provider": provider}, pinned=True, provider=("a", "b"))
 
 
-def test_without_a_pin_anybody_may_answer():
-    ask("chat", {"provider": {"order": ["z"]}}, pinned=True)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ignore": ["a"]},
+        {"quantizations": ["fp4"]},
+        {"max_price": {"prompt": 0}},
+        {"require_parameters": True},
+        {"sort": "price"},
+    ],
+)
+def test_a_pin_that_could_leave_nobody(more: Any):
+    found = refusal("chat", {"provider": {"order": ["a"], "allow_fallbacks": False} | more}, pinned=True, provider=("a",))
+    assert (found.status, "nobody who may answer" in found.reason) == (403, True)
+
+
+def test_without_a_pin_the_broker_chooses():
+    ask("chat", {"provider": None}, pinned=True)
+    for choice in ({"order": ["z"]}, {"ignore": ["z"]}, {"sort": "price"}):
+        assert refusal("chat", {"provider": choice}, pinned=True).status == 403
     ask("chat", {"provider": {"order": ["z"]}}, provider=("a",))
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("tools", [{"google_search": {}}, "web_search", 1, True, {}])
+def test_tools_are_a_list(api: Api, tools: Any):
+    assert refusal(api, {"tools": tools}).status == 400
+    ask(api, {"tools": None})
+
+
+@pytest.mark.parametrize(
+    ("api", "more"),
+    [
+        ("gemini", {"generationConfig": [{"routingConfig": {}}]}),
+        ("responses", {"reasoning": [{"effort": "low"}]}),
+        ("chat", {"stream_options": True}),
+        ("chat", {"tool_choice": [{"type": "web_search"}]}),
+        ("responses", {"tools": [{"type": "namespace", "tools": {"type": "mcp"}}]}),
+    ],
+)
+def test_other_containers(api: Api, more: Any):
+    assert refusal(api, more).status == 400
+
+
+def test_however_deep():
+    parts: Any = {"source": {"type": "url", "url": "https://x.test"}}
+    tools: Any = [{"type": "function"}]
+    for _ in range(100):
+        parts, tools = {"content": [[parts]]}, [{"type": "namespace", "tools": tools}]
+    assert refusal("anthropic", {"messages": [parts]}).status == 403
+    assert refusal("responses", {"tools": tools}).status == 400
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(
+    "more", [{"service_tier": "priority"}, {"serviceTier": "flex"}, {"service_tier": ["auto"]}, {"speed": "fast"}]
+)
+def test_another_price(api: Api, more: Any):
+    assert refusal(api, more).status == 403
+    for tier in (None, "auto", "default", "standard_only"):
+        ask(api, {"service_tier": tier, "speed": None})
+
+
+@pytest.mark.parametrize("caps", [Caps(tokens=9), Caps(cost_usd=1.0)])
+def test_a_stream_tells_its_numbers_where_a_cap_needs_them(caps: Caps):
+    def request(body: Any, *, pinned: bool = False) -> None:
+        data = json.dumps({"model": "m-1"} | body).encode()
+        wish(replace(asked("chat", pinned=pinned), caps=caps), Place("model", "x"), JSON, data)
+
+    for body in ({"stream": True}, {"stream": True, "stream_options": {"include_usage": 1}}):
+        with pytest.raises(Refusal, match="include_usage"):
+            request(body)
+        request(body, pinned=True)
+        ask("chat", body)
+    request({})
+    request({"stream": True, "stream_options": {"include_usage": True}})
+
+
+@pytest.mark.parametrize("name", ["Content-Type", "content-encoding", "Authorization", "X-Api-Key", "x-goog-api-key"])
+def test_a_header_that_comes_twice(name: str):
+    once([(name, "a"), ("Accept", "a"), ("Accept", "b")])
+    with pytest.raises(Refusal, match="comes twice"):
+        once([(name, "a"), (name.upper(), "a")])
+
+
+@pytest.mark.parametrize("effort", ["\ud800", "a\x1b[2Jb", "<script>", "x" * 61, ["low"], {"a": 1}])
+def test_an_effort_that_is_none(effort: Any):
+    assert ask("chat", {"reasoning_effort": effort}).effort == "other"
 
 
 def test_a_search_by_the_models_name():

@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from provider import KEY, STREAMS, TARGETS, TOKENS, Answer, asked, box, events, provider, run, say
+from provider import KEY, STREAMS, TARGETS, TOKENS, Answer, Box, asked, box, events, provider, run, say
 from yarl import URL
 
 from arena import process
+from arena.documents import to_yaml
 from arena.errors import UsageError
+from arena.gateway import exchange, lines, relay
 from arena.gateway.asked import Caps, Stop
 from arena.gateway.ledger import read
 from arena.gateway.policy import BODY_BYTES
+from arena.gateway.relay import serve
 from arena.gateway.serving import CONNECTIONS
 from arena.gateway.upstream import Proxy, proxy
 from arena.schema import Api
@@ -277,7 +280,8 @@ def test_an_answer_that_breaks_off_breaks_off_for_the_program_too(tmp_path: Path
         assert agent.gateway.stop is None
 
 
-def test_a_program_that_leaves_ends_the_request_and_its_line_is_written(tmp_path: Path):
+def test_a_program_that_leaves_ends_the_request_and_its_line_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exchange, "REST_S", 0.1)
     pieces = [events({"model": "m-1", "choices": []})] * 400
     with run(tmp_path, "chat", Answer(pieces, pause_s=0.02)) as agent:
         link = agent.connect()
@@ -340,7 +344,7 @@ def test_patience_ends(tmp_path: Path):
         assert agent.gateway.stop is not None
         assert agent.gateway.stop.status == "provider_error"
         assert "no good answer" in agent.gateway.stop.message
-        assert agent.gateway.backoff_s > 0.2
+        assert agent.gateway.backoff_s == 0.2  # and no more: so long was it granted
 
 
 def test_a_good_answer_ends_the_failing_and_its_time_is_told(tmp_path: Path):
@@ -537,4 +541,179 @@ for _ in range(2):
                 os.kill(process.pid, signal.SIGKILL)
                 asking.wait(20)
     usage = read(tmp_path / "ledger.jsonl")
-    assert (usage.requests, usage.input_tokens, usage.cost_usd) == (2, 100, 0.0125)
+    assert (usage.requests, usage.unmetered, usage.input_tokens, usage.cost_usd) == (2, 1, 100, 0.0125)
+
+
+# ---------------------------------------------------------------- what an agent could try
+
+
+def leave(agent, *, read=True, body=None):
+    """A program that asks, reads the beginning of the answer, and leaves."""
+    link = agent.connect()
+    link.request("POST", TARGETS[agent.asked.api], body or agent.body(), agent.headers())
+    if read:
+        assert link.getresponse().read1(10)
+    else:
+        time.sleep(0.5)
+    link.sock.shutdown(socket.SHUT_RDWR)
+    link.close()
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_leaving_before_the_last_event_is_not_free(tmp_path: Path, api: Api):
+    half = len(STREAMS[api]) // 2
+    slow = Answer([STREAMS[api][:half], STREAMS[api][half:]], pause_s=0.2)
+    include = {"stream_options": {"include_usage": True}} if api == "chat" else {}
+    with run(tmp_path, api, slow, caps=Caps(tokens=50)) as agent:
+        body = None if api == "gemini" else agent.body(**include)
+        leave(agent, body=body)
+        wait(lambda: agent.gateway.in_flight == 0)
+        usage = agent.gateway.usage()
+        assert tuple(getattr(usage, f"{name}_tokens") for name in BUCKETS) == TOKENS[api]
+        assert (agent.ended()["how"], usage.unmetered) == ("left", 0)
+        assert agent.ask(body).status == 400
+        assert agent.gateway.stop.status == "budget_exhausted"
+
+
+def test_an_answer_that_never_ends_is_charged_by_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exchange, "REST_S", 0.1)
+    endless = Answer([events({"model": "m-1", "choices": [{"delta": {"content": "x" * 3000}}]})] * 400, pause_s=0.02)
+    with run(tmp_path, "chat", endless, pinned=True, caps=Caps(tokens=1000)) as agent:
+        leave(agent)
+        wait(lambda: agent.gateway.in_flight == 0)
+        assert agent.ended()["charged_tokens"] >= 1000
+        assert agent.gateway.usage().unmetered == 1
+        assert b"by estimate" in agent.ask().body
+        assert len(agent.upstream.heard) == 1
+
+
+@pytest.mark.parametrize(("stream", "how"), [(True, "stalled"), (False, "left")])
+def test_only_a_silent_stream_is_stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool, how: str):
+    monkeypatch.setattr(exchange, "STALLED_S", 0.2)
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]], pause_s=3)) as agent:
+        link = agent.connect()
+        link.request("POST", TARGETS["chat"], agent.body(stream=stream), agent.headers())
+        time.sleep(0.6)
+        link.sock.close()
+        link.close()
+        wait(lambda: agent.gateway.in_flight == 0)
+        assert agent.ended()["how"] == how
+        assert (agent.gateway.last == "") == (how == "left")
+
+
+def test_a_program_that_does_not_read_stalls_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exchange, "STALLED_S", 0.2)
+    monkeypatch.setattr(exchange, "REST_S", 0.1)
+    with run(tmp_path, "chat", Answer([b"data: {}\n\n" * 200_000] * 20)) as agent:
+        leave(agent, read=False)
+        wait(lambda: agent.gateway.in_flight == 0)
+        assert (agent.ended()["how"], agent.gateway.last) == ("left", "")
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_breaks_off_as_arena_ends_the_box_is_nobodys_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: bool):
+    monkeypatch.setattr(exchange, "STALLED_S", 0.1)
+    with run(tmp_path, "chat", Answer([STREAMS["chat"][:40]] * 2, pause_s=0.5, cut=cut), patience_s=0.0) as agent:
+        link = agent.connect()
+        link.request("POST", TARGETS["chat"], agent.body(), agent.headers())
+        time.sleep(0.3)
+        agent.gateway.leaving()
+        if not cut:
+            link.sock.close()
+        wait(lambda: agent.gateway.in_flight == 0)
+        link.close()
+        usage = agent.gateway.usage()
+        assert (agent.ended()["how"], usage.failed, usage.backoff_s) == ("left", 0, 0.0)
+        assert (agent.gateway.last, agent.gateway.stop, agent.gateway.refused) == ("", None, False)
+
+
+def test_after_leaving_nothing_is_the_providers_fault(tmp_path: Path):
+    with run(tmp_path, "chat", say(503, {"error": "busy"}), say(401, {})) as agent:
+        agent.ask()
+        wait(lambda: agent.gateway.in_flight == 0)
+        last = agent.gateway.last
+        agent.gateway.leaving()
+        granted_s = agent.gateway.backoff_s
+        agent.ask()
+        wait(lambda: agent.gateway.in_flight == 0)
+        assert (agent.gateway.stop, agent.gateway.last) == (None, last)
+        time.sleep(0.1)
+        assert agent.gateway.usage().backoff_s == granted_s
+    assert agent.gateway.usage().backoff_s == granted_s
+
+
+def test_why_the_last_request_had_failed_at_a_moment(tmp_path: Path):
+    with run(tmp_path, "chat", say(503, {"error": "busy"}), Answer([STREAMS["chat"]]), say(500, {})) as agent:
+        moments = [time.monotonic()]
+        for _ in range(3):
+            agent.ask()
+            wait(lambda: agent.gateway.in_flight == 0)
+            moments.append(time.monotonic())
+        assert [agent.gateway.last_before(at) for at in moments] == ["", "status 503: busy", "", agent.gateway.last]
+
+
+def test_a_live_failing_is_in_the_record(tmp_path: Path):
+    with run(tmp_path, "chat", say(503, {"error": "busy"})) as agent:
+        agent.ask()
+        wait(lambda: agent.gateway.in_flight == 0)
+        time.sleep(0.2)
+        assert agent.gateway.usage().backoff_s >= 0.2
+    assert read(agent.ledger).backoff_s == agent.gateway.usage().backoff_s >= 0.2
+
+
+def test_words_of_an_answer_are_plain(tmp_path: Path):
+    words = "\x1b]0;owned\x07\x1b[2Jno\ud800" + "x" * 5000
+    strange = {"choices": [], "model": "m-1", "provider": "\x1b[2JP", "usage": {"a\ud800": ["\ud800"]}}
+    with run(tmp_path, "chat", Answer([events(strange)]), say(403, {"error": {"message": words}})) as agent:
+        agent.ask(agent.body(reasoning={"effort": "\ud800"}))
+        agent.ask(b'{"model": "\\u001b[2J\\ud800"}', target="/v1/chat/completions")
+        agent.ask()
+        wait(lambda: agent.gateway.stop is not None)
+        usage, stop = agent.gateway.usage(), agent.gateway.stop
+        assert (usage.efforts, usage.providers) == (("other",), ("[2JP",))
+        assert stop.message.startswith("The provider: status 403: ]0;owned[2Jnoxx")
+        assert len(stop.message) <= 1024
+        assert (stop.message + agent.gateway.last).isprintable()
+        to_yaml(usage).encode()
+
+
+def test_headers_and_queries_that_come_in_two_ways(tmp_path: Path):
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]])) as agent:
+        body, key = agent.body(), agent.gateway.key
+        for more in (
+            "Content-Type: text/plain",
+            "Content-Encoding: br\r\nContent-Encoding: identity",
+            "Authorization: Bearer x",
+            "X-Api-Key: a\r\nX-Api-Key: b",
+        ):
+            link = agent.connect()
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{more}\r\n"
+            head += f"Authorization: Bearer {key}\r\nContent-Length: {len(body)}\r\n\r\n"
+            link.sock.sendall(head.encode() + body)
+            assert link.sock.recv(100).split()[1] == b"400"
+            link.close()
+        assert agent.ask(target="/v1/chat/completions?beta=true").status == 400
+        assert agent.upstream.heard == []
+
+
+def test_a_full_ledger_is_a_budget_that_is_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lines, "BYTES", 1000)
+    with provider(Answer([STREAMS["chat"]])) as upstream:
+        told = asked("chat", upstream.url)
+        with serve(tmp_path / "model", tmp_path / "ledger.jsonl", told) as gateway:
+            agent = Box(gateway, told, tmp_path / "model", tmp_path / "ledger.jsonl")
+            for _ in range(5):
+                agent.ask()
+            assert gateway.stop == Stop("budget_exhausted", "the ledger is full")
+
+
+def test_a_gateway_that_fails_itself_is_no_fault_of_the_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(relay, "accept", broken)
+    with serve(tmp_path / "model", tmp_path / "ledger.jsonl", asked("chat", "http://127.0.0.1:1")) as gateway:
+        wait(lambda: gateway.stop is not None)
+        assert gateway.stop == Stop("crashed", "the gateway itself failed, a bug of arena: ZeroDivisionError('oh')")
+        assert gateway.troubles == [gateway.stop.message]
+    assert read(tmp_path / "ledger.jsonl") == gateway.usage()

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from arena.gateway.apis import Place
 from arena.gateway.asked import Asked, Stop
-from arena.gateway.entries import FAULTS, GOOD, Began, Ended, Line, Refused, Stopped
+from arena.gateway.entries import FAULTS, GOOD, Began, Closed, Ended, Line, Refused, Stopped
 from arena.gateway.leak import scrubbed
-from arena.gateway.ledger import Ledger
+from arena.gateway.ledger import FULL, Ledger
 from arena.gateway.policy import Wish
 from arena.gateway.rules import Refusal
 from arena.gateway.stops import exhausted, failed, impatient, why
 from arena.gateway.tally import Tally
+from arena.gateway.words import said
+from arena.schema import Usage
 
 REFUSALS = 1000
 """That are written down: a box may bring about as many as it likes."""
-SAID = 1024
 
 
 class Account:
@@ -27,13 +29,17 @@ class Account:
         self.stop: Stop | None = None
         self.last = ""
         self.refused = False
-        self.streaming = 0
-        """Answers that come in well at the moment."""
+        self.over = False
+        """Arena ends the box: what breaks off from now on is nobody's fault."""
+        self.well: dict[int, float] = {}
+        """Answers that come in well at the moment: by number, when they began."""
         self.active_s = self._start_s = time.monotonic()
         self._asked = asked
         self._ledger = ledger
         self._requests = 0
         self._refusals = 0
+        self._lasts: list[tuple[float, str]] = []
+        self._backoff_s = 0.0
 
     @property
     def tally(self) -> Tally:
@@ -42,10 +48,32 @@ class Account:
 
     @property
     def backoff_s(self) -> float:
-        """Seconds lost to the provider's failures, with those that pass now."""
+        """Seconds lost to the provider's failures, with those that pass now, up to the end of the run."""
+        if self.over:
+            return self._backoff_s
         tally = self.tally
         since_s = tally.failing_since_s
-        return tally.usage.backoff_s + (0.0 if since_s is None else max(0.0, self.now_s() - since_s))
+        # An answer that comes in well will have ended the failing when it began.
+        well_s = [began_s for began_s in list(self.well.values()) if since_s is not None and began_s >= since_s]
+        return tally.backoff_s(min([self.now_s(), *well_s]))
+
+    def usage(self) -> Usage:
+        """What was used up to now."""
+        return self.tally.usage.model_copy(update={"backoff_s": self.backoff_s})
+
+    def leaving(self) -> None:
+        """Arena ends the box now. Any thread may say so."""
+        if not self.over:
+            self._backoff_s, self.over = self.backoff_s, True
+
+    def close(self) -> None:
+        """Nothing comes any more."""
+        self.leaving()
+        self._write(Closed(self.now_s(), self._backoff_s))
+
+    def last_before(self, monotonic_s: float) -> str:
+        """Why the last request to the model that had ended by then had failed; empty when it had not."""
+        return next((words for ended_s, words in reversed(self._lasts.copy()) if ended_s < monotonic_s), "")
 
     def admit(self) -> None:
         """Refusal when the run is over, or its caps are used up. The status is one that no program tries again."""
@@ -54,7 +82,7 @@ class Account:
         if self.stop is not None:
             raise Refusal(400, f"the run is over: {self.stop.message}")
 
-    def began(self, at: Place, wish: Wish, body_bytes: int) -> Began:
+    def began(self, at: Place, wish: Wish) -> Began:
         """A request is about to be passed on. Refusal when that cannot be written down."""
         self._requests += 1
         line = Began(
@@ -66,8 +94,8 @@ class Account:
             model=self._asked.model,
             effort=wish.effort,
             provider=self._asked.provider,
-            path=at.path[:SAID],
-            bytes=body_bytes,
+            path=said(at.path),
+            bytes=wish.bytes,
         )
         self._write(line)
         if self.stop is not None:
@@ -77,19 +105,26 @@ class Account:
     def ended(self, began: Began, line: Ended) -> None:
         """It has ended."""
         self._write(line)
+        if self.over:
+            return
         if began.kind == "model" and line.how in FAULTS:
-            self.last = why(line)
+            self._ended_so(why(line))
         elif began.kind == "model" and line.how in GOOD:
-            self.last, self.refused = "", line.how == "refused"
+            self._ended_so("")
+            self.refused = line.how == "refused"
         if began.kind == "model" or line.how == "stopped":
-            stop = failed(self._asked, self.tally, line, alive=self.streaming > 0)
+            stop = failed(self._asked, self.tally, line, alive=bool(self.well))
             if stop is not None:
-                self.last = why(line)
+                self._ended_so(why(line))
                 self.end_run(stop)
+
+    def _ended_so(self, words: str) -> None:
+        self.last = words
+        self._lasts.append((time.monotonic(), words))
 
     def look(self) -> None:
         """Also between requests a provider's time may be up: some programs wait for long before they ask again."""
-        if self.stop is None and (stop := impatient(self._asked, self.tally, self.now_s(), self.last, alive=self.streaming > 0)):
+        if self.stop is None and (stop := impatient(self._asked, self.tally, self.now_s(), self.last, alive=bool(self.well))):
             self.end_run(stop)
 
     def not_passed(self, path: str, refusal: Refusal) -> None:
@@ -97,11 +132,12 @@ class Account:
         self._refusals += 1
         if self._refusals <= REFUSALS:
             reason = scrubbed(refusal.reason, self._asked.key)
-            self._write(Refused(_now(), self.now_s(), refusal.status, path[:SAID], reason[:SAID]))
+            self._write(Refused(_now(), self.now_s(), refusal.status, said(path), said(reason)))
 
     def end_run(self, stop: Stop) -> None:
         """The first reason counts."""
-        if self.stop is None:
+        if self.stop is None and not self.over:
+            stop = replace(stop, message=said(stop.message))
             self.stop = stop
             self._write(Stopped(_now(), self.now_s(), stop.status, stop.message))
 
@@ -109,16 +145,15 @@ class Account:
         """Seconds since the gateway began to serve, as the ledger has them."""
         return round(time.monotonic() - self._start_s, 3)
 
-    def heard(self) -> float:
-        """A byte went in either direction, at this moment of the monotonic clock."""
+    def heard(self) -> None:
+        """A byte went in either direction."""
         self.active_s = time.monotonic()
-        return self.active_s
 
     def _write(self, line: Line) -> None:
         trouble = self._ledger.add(line)
-        if trouble and self.stop is None:
-            # What is not written down would be nobody's spending.
-            self.stop = Stop("provider_error", trouble)
+        if trouble and self.stop is None and not self.over:
+            # What is not written down would be nobody's spending. A box can fill the file, though not the disk.
+            self.stop = Stop("budget_exhausted" if trouble == FULL else "provider_error", trouble)
 
 
 def _now() -> str:

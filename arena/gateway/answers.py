@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from arena.gateway.words import name, said
 from arena.schema import Api
 
 Json = Mapping[str, Any]
 OWN_FAULTS = ("context_length_exceeded", "invalid_prompt", "invalid_request_error")
-SAID = 1024
-"""Characters of a provider's message that are kept."""
-NAME = 200
 REFUSALS = {"refusal", "content_filter", "sensitive"}
 """Finish reasons by which a model says no; z.ai calls it sensitive."""
 GEMINI_REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION", "IMAGE_SAFETY", "MODEL_ARMOR", "JAILBREAK"}
@@ -47,7 +45,7 @@ class Facts:
             refused=later.refused or self.refused,
             error=later.error or self.error,
             own_fault=later.own_fault or self.own_fault,
-            usage={**self.usage, **{name: value for name, value in later.usage.items() if value is not None}},
+            usage={**self.usage, **{key: value for key, value in later.usage.items() if value is not None}},
         )
 
 
@@ -59,11 +57,11 @@ def anthropic(event: Json) -> Facts:
     message = _inner(event, "message") if kind == "message_start" else event
     usage = _inner(message, "usage")
     ending = _inner(event, "delta") if kind == "message_delta" else message
-    finish = _text(ending.get("stop_reason"))
+    finish = name(ending.get("stop_reason"))
     speed = "fast" if usage.get("speed") == "fast" else None
     return Facts(
-        model=_text(message.get("model")),
-        provider=_text(message.get("provider")) or _text(event.get("provider")),
+        model=name(message.get("model")),
+        provider=name(message.get("provider")) or name(event.get("provider")),
         tier=speed or _tier(usage.get("service_tier")),
         finish=finish,
         refused=finish in REFUSALS,
@@ -81,13 +79,13 @@ def responses(event: Json) -> Facts:
     response = event if event.get("object") == "response" else _inner(event, "response")
     status = response.get("status")
     if status in ("failed", "cancelled"):
-        return replace(_failed(response), model=_text(response.get("model")), usage=_inner(response, "usage"))
-    reason = _text(_inner(response, "incomplete_details").get("reason"))
+        return replace(_failed(response), model=name(response.get("model")), usage=_inner(response, "usage"))
+    reason = name(_inner(response, "incomplete_details").get("reason"))
     return Facts(
-        model=_text(response.get("model")),
-        provider=_text(response.get("provider")),
+        model=name(response.get("model")),
+        provider=name(response.get("provider")),
         tier=_tier(response.get("service_tier")) if status in ("completed", "incomplete") else None,
-        finish=reason or _text(status) if status in ("completed", "incomplete") else None,
+        finish=reason or name(status) if status in ("completed", "incomplete") else None,
         refused=reason in REFUSALS or any(_refuses(item) for item in _list(response, "output")),
         usage=_inner(response, "usage"),
     )
@@ -96,12 +94,12 @@ def responses(event: Json) -> Facts:
 def chat(event: Json) -> Facts:
     """A completion, or a chunk of one."""
     choice = next((entry for entry in _list(event, "choices") if isinstance(entry, dict)), {})
-    finish = _text(choice.get("finish_reason"))
+    finish = name(choice.get("finish_reason"))
     said = _inner(choice, "delta") or _inner(choice, "message")
     failed = _failed(event) if event.get("error") or finish == "error" else Facts()
     return Facts(
-        model=_text(event.get("model")),
-        provider=_text(event.get("provider")),
+        model=name(event.get("model")),
+        provider=name(event.get("provider")),
         tier=_tier(event.get("service_tier")),
         finish=None if failed.error else finish,
         refused=finish in REFUSALS or bool(said.get("refusal")),
@@ -114,11 +112,11 @@ def chat(event: Json) -> Facts:
 def gemini(event: Json) -> Facts:
     """A response; a stream is a sequence of them."""
     candidate = next((entry for entry in _list(event, "candidates") if isinstance(entry, dict)), {})
-    blocked = _text(_inner(event, "promptFeedback").get("blockReason"))
-    finish = _text(candidate.get("finishReason")) or blocked
+    blocked = name(_inner(event, "promptFeedback").get("blockReason"))
+    finish = name(candidate.get("finishReason")) or blocked
     usage = _inner(event, "usageMetadata")
     return Facts(
-        model=_text(event.get("modelVersion")),
+        model=name(event.get("modelVersion")),
         tier=_tier(usage.get("serviceTier")),
         finish=finish,
         refused=blocked is not None or finish in GEMINI_REFUSALS,
@@ -140,15 +138,15 @@ def told(body: Json) -> str:
     error = body.get("error")
     inner = error if isinstance(error, dict) else body
     for value in (inner.get("message"), error, body.get("message"), body.get("detail"), inner.get("code"), inner.get("type")):
-        if isinstance(value, str) and value:
-            return value[:SAID]
+        if isinstance(value, str) and (words := said(value)):
+            return words
     return "an error without words"
 
 
 def _failed(body: Json) -> Facts:
     error = body.get("error")
     inner = error if isinstance(error, dict) else body
-    return Facts(error=told(body), own_fault=any(inner.get(name) in OWN_FAULTS for name in ("code", "type")))
+    return Facts(error=told(body), own_fault=any(inner.get(key) in OWN_FAULTS for key in ("code", "type")))
 
 
 def _refuses(item: object) -> bool:
@@ -156,20 +154,16 @@ def _refuses(item: object) -> bool:
     return isinstance(parts, list) and any(isinstance(part, dict) and part.get("type") == "refusal" for part in parts)
 
 
-def _tier(name: object) -> str | None:
-    ordinary = ("", "standard", "default", "auto", "on_demand")
-    return name[:NAME] if isinstance(name, str) and name.lower() not in ordinary else None
+def _tier(value: object) -> str | None:
+    found = name(value)
+    return None if found is None or found.lower() in ("standard", "default", "auto", "on_demand") else found
 
 
-def _text(value: object) -> str | None:
-    return value[:NAME] if isinstance(value, str) and value else None
-
-
-def _inner(body: Json, name: str) -> Json:
-    found = body.get(name)
+def _inner(body: Json, field_name: str) -> Json:
+    found = body.get(field_name)
     return found if isinstance(found, dict) else {}
 
 
-def _list(body: Json, name: str) -> list[Any]:
-    found = body.get(name)
+def _list(body: Json, field_name: str) -> list[Any]:
+    found = body.get(field_name)
     return found if isinstance(found, list) else []

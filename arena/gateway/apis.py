@@ -14,8 +14,8 @@ TARGET = re.compile(r"/(?:api/)?v1(?:beta)?/([!-\"$->@-~]+)(?:\?([!-\"$-~]*))?")
 """What a program may ask for: the version that its own address has is dropped, as the route's has one too. No `#`."""
 ASKS: Mapping[Api, str] = {"anthropic": "messages", "responses": "responses", "chat": "chat/completions"}
 GEMINI = re.compile(r"models/([^:]+):(streamGenerateContent|generateContent|countTokens)")
-GEMINI_QUERY = re.compile(r"(alt=(sse|json)|key=[^&]*)(&(alt=(sse|json)|key=[^&]*))*")
-"""Others change what is answered (`fields=` would leave the usage out)."""
+QUERY: Mapping[Api, str] = {"anthropic": "beta=true", "gemini": "alt=sse"}
+"""What may be in it. Others change what is answered: `fields=` would leave the usage out."""
 MODELS = re.compile(r"models(/.*)?")
 
 Kind = Literal["model", "count", "models"]
@@ -43,15 +43,20 @@ def place(api: Api, method: str, target: str) -> Place:
     if method == "GET" and MODELS.fullmatch(path):
         return Place("models", path)
     if method == "POST" and api == "gemini" and (asked := GEMINI.fullmatch(path)):
-        if query and not GEMINI_QUERY.fullmatch(query):
-            raise Refusal(400, "of the query only alt=sse, alt=json and key are passed on")
-        rest = "&".join(part for part in query.split("&") if part and not part.startswith("key="))
-        return Place("count" if asked[2] == "countTokens" else "model", f"{path}?{rest}" if rest else path, asked[1])
+        return Place("count" if asked[2] == "countTokens" else "model", path + _query(api, query), asked[1])
     if method == "POST" and path == ASKS.get(api):
-        return Place("model", f"{path}?{query}" if query else path)
+        return Place("model", path + _query(api, query))
     if method == "POST" and api == "anthropic" and path == "messages/count_tokens":
-        return Place("count", f"{path}?{query}" if query else path)
+        return Place("count", path + _query(api, query))
     raise Refusal(404, f"{method} {path[:200]} is not passed on, only what asks the model by the interface {api!r}")
+
+
+def _query(api: Api, query: str) -> str:
+    """What of the query goes out. Refusal 400."""
+    rest = [part for part in query.split("&") if part and not (api == "gemini" and part.startswith("key="))]
+    if rest not in ([], [QUERY.get(api)]):
+        raise Refusal(400, f"of a query only {QUERY.get(api, 'nothing')} is passed on")
+    return "".join(f"?{part}" for part in rest)
 
 
 def shown_keys(headers: Mapping[str, str], target: str) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Literal
 
 from arena.schema import Api, Route
 
+PATIENCE_S = 300.0
+
 
 @dataclass(frozen=True)
 class Caps:
@@ -18,6 +20,11 @@ class Caps:
     tokens: int | None = None
     """Of all kinds together, as the provider counts them: those read from a cache too."""
     cost_usd: float | None = None
+
+    @property
+    def metered(self) -> bool:
+        """Whether they need the provider's numbers."""
+        return self.tokens is not None or self.cost_usd is not None
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class Asked:
     provider: tuple[str, ...] = ()
     """On a pinned route: who may answer, in this order. Empty: anybody."""
     caps: Caps = Caps()
-    patience_s: float = 300.0
+    patience_s: float = PATIENCE_S
     """How long a provider may fail, without one good answer, until the run is ended."""
     authorities: Path | None = None
     """PEM file of further certificate authorities."""
@@ -43,5 +50,6 @@ class Asked:
 class Stop:
     """The run should be ended now."""
 
-    status: Literal["budget_exhausted", "provider_error"]
+    status: Literal["budget_exhausted", "provider_error", "crashed"]
+    """crashed: the gateway itself, by a bug of ours."""
     message: str

@@ -9,12 +9,13 @@ from datetime import datetime
 from arena.gateway.answers import Facts, Json, told
 from arena.gateway.asked import Asked
 from arena.gateway.entries import Began, Ended, How
+from arena.gateway.estimate import charged
 from arena.gateway.leak import scrubbed
 from arena.gateway.prices import Price, price
 from arena.gateway.tokens import Tokens, reported_usd, tokens
+from arena.gateway.words import clean, said
 
 RAW_BYTES = 1 << 12
-SAID = 1024
 BAD_KEY = b"API_KEY_INVALID"
 """Google says so with status 400, as if it were the request's fault."""
 PROVIDERS = (401, 402, 403, 404, 408, 409, 429)
@@ -31,6 +32,7 @@ class Outcome:
     error: str | None = None
     first_byte_s: float | None = None
     facts: Facts = field(default_factory=Facts)
+    read_bytes: int = 0
     words: bytes = b""
     """The beginning of an error's body."""
 
@@ -41,7 +43,7 @@ class Outcome:
         cost = reported_usd(facts.usage)
         listed = _listed(asked, began, facts, used) if cost is None else None
         error = self.error or facts.error or (_told(self.words) if self.words else None)
-        return Ended(
+        line = Ended(
             n=began.n,
             s=now_s,
             how=self.how or self._how(began),
@@ -56,9 +58,11 @@ class Outcome:
             raw=_bounded(facts.usage),
             cost_usd=cost if listed is None else listed.usd,
             cost_source="provider" if cost is not None else "prices" if listed is not None else None,
-            priced_as=None if listed is None else f"{listed.model} ({listed.data})",
-            error=None if error is None else scrubbed(error, asked.key)[:SAID],
+            priced_as=None if listed is None else said(f"{listed.model} ({listed.data})"),
+            error=None if error is None else scrubbed(said(scrubbed(error, asked.key)), asked.key),
+            bytes=self.read_bytes,
         )
+        return charged(asked, began, line)
 
     def _how(self, began: Began) -> How:
         status, facts = self.status or 0, self.facts
@@ -82,10 +86,11 @@ def _told(body: bytes) -> str:
     try:
         found = json.loads(body.decode())
     except (ValueError, RecursionError):
-        return body.decode(errors="replace")[:SAID]
+        return said(body.decode(errors="replace"))
     first = found[0] if isinstance(found, list) and found else found  # Gemini's errors may stand in a list
-    return told(first) if isinstance(first, dict) else str(first)[:SAID]
+    return told(first) if isinstance(first, dict) else said(str(first))
 
 
 def _bounded(usage: Json) -> Json:
-    return usage if len(json.dumps(usage)) <= RAW_BYTES else {}
+    found: Json = clean(usage)
+    return found if len(json.dumps(found)) <= RAW_BYTES else {}

@@ -46,6 +46,7 @@ class Began:
     """Who may answer; empty: anybody."""
     path: str
     bytes: int
+    """Of its body, unpacked."""
     event: Literal["began"] = "began"
 
 
@@ -74,6 +75,12 @@ class Ended:
     priced_as: str | None = None
     """The price table's entry and version."""
     error: str | None = None
+    bytes: int = 0
+    """Of the answer."""
+    charged_tokens: int = 0
+    """Beyond `tokens`, against the caps only: an estimate where an answer could not be metered."""
+    charged_usd: float | None = 0.0
+    """The same beyond `cost_usd`; None where there is no price to estimate by."""
     event: Literal["ended"] = "ended"
 
 
@@ -107,4 +114,20 @@ class Full:
     event: Literal["full"] = "full"
 
 
-Line = Began | Ended | Refused | Stopped | Full
+@dataclass(frozen=True)
+class Closed:
+    """The run is over."""
+
+    s: float
+    backoff_s: float
+    """What the provider's failures cost it, with one that lasted at its end."""
+    event: Literal["closed"] = "closed"
+
+
+Line = Began | Ended | Refused | Stopped | Full | Closed
+
+
+def unmetered(line: Ended) -> bool:
+    """Whether an answer to the model, or the part of it that there was, may have used more than is known."""
+    answered = line.how in ("left", "stalled") if line.status is None else line.status < 300
+    return answered and (line.tokens is None or line.finish is None)

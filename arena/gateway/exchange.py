@@ -1,8 +1,12 @@
-"""One request on its way to the provider, and the answer on its way back: forwarded first, read second."""
+"""One request on its way to the provider, and the answer on its way back: forwarded first, read second.
+
+What the program leaves in the middle is read to its end, as far as that comes soon: it is paid for, and the usage stands there.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 import aiohttp
@@ -12,17 +16,21 @@ from yarl import URL
 from arena.gateway.account import Account
 from arena.gateway.apis import Place, key_header
 from arena.gateway.asked import Asked
-from arena.gateway.closing import SAID, Outcome
-from arena.gateway.entries import Began, Ended
+from arena.gateway.closing import Outcome
+from arena.gateway.entries import Began, Ended, How
 from arena.gateway.headers import downward, upward
 from arena.gateway.leak import Guard, scrubbed
 from arena.gateway.meter import Meter, wrong_model, wrong_provider
 from arena.gateway.policy import Wish
+from arena.gateway.rest import within
 from arena.gateway.rules import Refusal
 from arena.gateway.upstream import STREAM_HEAD_S, WHOLE_HEAD_S, Upstream, checked, headed
+from arena.gateway.words import said
 
 STALLED_S = 50.0
-"""A program that leaves after so long a silence had reason to."""
+"""A program that leaves a stream after so long a silence of the provider had reason to."""
+REST_S, REST_BYTES = 60.0, 16 << 20
+"""Of an answer that the program has left."""
 WORDS_BYTES = 1 << 16
 LEAKED = "the provider's answer holds the real key"
 
@@ -35,7 +43,9 @@ class Exchange:
         self._account = account
         self._began = began
         self._seen = Outcome()
-        self._heard_s = time.monotonic()
+        self._waits_s: float | None = None
+        """Since when the provider has been silent, on the monotonic clock; None while it is our turn."""
+        self._meter: Meter | None = None
 
     def line(self) -> Ended:
         """What the ledger is told when it has ended."""
@@ -43,22 +53,27 @@ class Exchange:
 
     async def run(self, request: web.BaseRequest, up: Upstream, at: Place, wish: Wish, body: bytes) -> web.StreamResponse:
         """Pass the request on, and the answer back. Refusal 502 or 504 when there is none."""
-        seen = self._seen
+        seen, well = self._seen, self._account.well
+        self._waits_s = time.monotonic()
+        answer = None
         try:
             answer = await self._ask(request, up, at, wish, body)
-            well = answer.status < 300 and at.kind == "model"
-            self._account.streaming += well
-            try:
-                return await self._deliver(request, answer)
-            finally:
-                self._account.streaming -= well
-                answer.close()
+            if answer.status < 300 and at.kind == "model":
+                well[self._began.n] = self._began.s
+            return await self._deliver(request, answer)
         except Refusal as refusal:
-            seen.how, seen.error = "error", refusal.reason
+            seen.how, seen.error = self._fault("error"), refusal.reason
             raise
         except (asyncio.CancelledError, ConnectionError):  # of the program: of the provider's ends, none comes to here
-            seen.how = "stalled" if time.monotonic() - self._heard_s > STALLED_S else "left"
+            well.pop(self._began.n, None)
+            seen.how = self._left(wish)
+            if answer is not None and answer.status < 300 and seen.how == "left" and not self._account.over:
+                await within(self._rest(answer), REST_S, lambda: self._account.over)
             raise
+        finally:
+            well.pop(self._began.n, None)
+            if answer is not None:
+                answer.close()
 
     async def _ask(self, request: web.BaseRequest, up: Upstream, at: Place, wish: Wish, body: bytes) -> aiohttp.ClientResponse:
         head_s = STREAM_HEAD_S if wish.stream else WHOLE_HEAD_S
@@ -79,26 +94,29 @@ class Exchange:
             raise Refusal(502, f"the provider cannot be reached: {self._words(error)}") from None
 
     async def _deliver(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        self._seen.status, self._heard_s = answer.status, time.monotonic()
+        self._waits_s, self._seen.status = None, answer.status
         checked(answer)
+        meter = self._meter = Meter(self._asked.api, answer.headers.get("Content-Type", ""))
         pairs = downward(answer.headers.items())
         if self._asked.key and any(self._asked.key in value for _, value in pairs):
             return self._stop(request, web.StreamResponse(), LEAKED)
         out = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headed(pairs))
         await out.prepare(request)
-        guard, meter = Guard(self._asked.key), Meter(self._asked.api, answer.headers.get("Content-Type", ""))
+        guard = Guard(self._asked.key)
         while True:
             try:
-                data = await answer.content.readany()
+                data = await self._next(answer)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                self._seen.how, self._seen.error = "cut", self._words(error)
+                self._seen.how, self._seen.error = self._fault("cut"), self._words(error)
                 return _abort(request, out)
             if not data:
                 break
             self._heard()
-            if passes := guard.feed(data):
-                await out.write(passes)
-            self._read(meter, data)
+            try:
+                if passes := guard.feed(data):
+                    await out.write(passes)
+            finally:  # also when the program leaves meanwhile
+                self._read(meter, data)
             if wrong := LEAKED if guard.found else self._wrong():
                 return self._stop(request, out, wrong)
         meter.end()
@@ -108,8 +126,37 @@ class Exchange:
         await out.write_eof(guard.rest())
         return out
 
+    async def _next(self, answer: aiohttp.ClientResponse) -> bytes:
+        self._waits_s = time.monotonic()
+        data = await answer.content.readany()
+        self._waits_s = None
+        self._seen.read_bytes += len(data)
+        return data
+
+    async def _rest(self, answer: aiohttp.ClientResponse) -> None:
+        """Read what the program does not want any more."""
+        meter, most = self._meter, self._seen.read_bytes + REST_BYTES
+        if meter is None:  # it was not even to be passed on
+            return
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+            while self._seen.read_bytes < most and (data := await self._next(answer)):
+                self._read(meter, data)
+            meter.end()
+            self._seen.facts = meter.facts
+        if wrong := self._wrong():
+            self._seen.how, self._seen.error = "stopped", wrong
+
+    def _left(self, wish: Wish) -> How:
+        """Why the program has gone. Only a stream that is silent is at fault: other answers begin when they are complete."""
+        silent = self._waits_s is not None and time.monotonic() - self._waits_s > STALLED_S
+        return self._fault("stalled") if silent and wish.stream else "left"
+
+    def _fault(self, how: How) -> How:
+        """When arena ends the box, nothing is anybody's."""
+        return "left" if self._account.over else how
+
     def _heard(self) -> None:
-        self._heard_s = self._account.heard()
+        self._account.heard()
         if self._seen.first_byte_s is None:
             self._seen.first_byte_s = round(self._account.now_s() - self._began.s, 3)
 
@@ -135,7 +182,7 @@ class Exchange:
         return _abort(request, out)
 
     def _words(self, error: BaseException) -> str:
-        return scrubbed(str(error) or type(error).__name__, self._asked.key)[:SAID]
+        return said(scrubbed(str(error) or type(error).__name__, self._asked.key))
 
 
 def _abort(request: web.BaseRequest, out: web.StreamResponse) -> web.StreamResponse:

@@ -14,10 +14,12 @@ from arena.gateway.account import Account
 from arena.gateway.apis import Place
 from arena.gateway.asked import Asked, Stop
 from arena.gateway.exchange import Exchange
+from arena.gateway.headers import once
 from arena.gateway.leak import scrubbed
 from arena.gateway.ledger import Ledger
 from arena.gateway.rules import Refusal
 from arena.gateway.upstream import CONNECTIONS, Upstream
+from arena.gateway.words import said
 from arena.schema import Usage
 
 BODY_S = 60.0
@@ -69,6 +71,18 @@ class Gateway:
         """Seconds between the provider's first failure and its next good answer, with those that pass now."""
         return self._account.backoff_s
 
+    def leaving(self) -> None:
+        """To be said before the box is ended, by whichever thread: what breaks off from now on is nobody's fault."""
+        self._account.leaving()
+
+    def close(self) -> None:
+        """Nothing comes any more: the ledger's last line."""
+        self._account.close()
+
+    def last_before(self, monotonic_s: float) -> str:
+        """Why the last request to the model that had ended by then had failed; empty when it had not."""
+        return self._account.last_before(monotonic_s)
+
     async def watch(self) -> None:
         """Until cancelled, look whether the provider's time is up."""
         while True:
@@ -77,7 +91,7 @@ class Gateway:
 
     def usage(self) -> Usage:
         """What was used up to now; the same as `ledger.read` finds in the ledger."""
-        return self._account.tally.usage
+        return self._account.usage()
 
     async def handle(self, up: Upstream, request: web.BaseRequest) -> web.StreamResponse:
         """One request of the box."""
@@ -94,15 +108,22 @@ class Gateway:
 
     def failed(self, error: BaseException) -> None:
         """A bug of ours, for the run's record: once, as a box may bring it about as often as it likes."""
-        text = scrubbed(f"a request failed in the gateway, a bug of arena: {repr(error)[:SAID]}", self._asked.key)
+        text = said(scrubbed(f"a request failed in the gateway, a bug of arena: {repr(error)[:SAID]}", self._asked.key))
         if text not in self.troubles[:10]:
             self.troubles.append(text)
+
+    def crashed(self, error: BaseException) -> None:
+        """The gateway itself has ended, a bug of ours."""
+        text = said(scrubbed(f"the gateway itself failed, a bug of arena: {repr(error)[:SAID]}", self._asked.key))
+        self.troubles.append(text)
+        self._account.end_run(Stop("crashed", text))
 
     async def _answer(self, up: Upstream, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "HEAD":  # claude begins with one, and some versions give up when that fails
             return web.Response()
         if "upgrade" in request.headers:
             return self._refuse(Refusal(426, "only plain HTTP is spoken here, no websocket"))
+        once(request.headers.items())
         at = policy.admitted(self._asked, self.key, request.method, request.raw_path, request.headers)
         if at.kind == "models":
             body = apis.models(self._asked.api, self._asked.model, at.path)
@@ -115,7 +136,7 @@ class Gateway:
     async def _exchange(
         self, up: Upstream, request: web.BaseRequest, at: Place, wish: policy.Wish, body: bytes
     ) -> web.StreamResponse:
-        began = self._account.began(at, wish, len(body))
+        began = self._account.began(at, wish)
         exchange = Exchange(self._asked, self._account, began)
         self.in_flight += 1
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from arena.gateway.rules import Refusal
+
 HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect"}
 KEYS = {"authorization", "x-api-key", "x-goog-api-key", "proxy-authorization", "cookie"}
 OURS = {"host", "content-length", "accept-encoding"}
@@ -22,6 +24,7 @@ BROKER = re.compile(r"x-openrouter-(?!title$|categories$).*")
 """Switches of OpenRouter, such as answers from its cache."""
 ACCOUNT = {"set-cookie", "openai-organization", "openai-project", "anthropic-organization-id", "anthropic-workspace-id"}
 """Of answers: whose key it is, is nobody's business inside."""
+JUDGED = {"authorization", "content-encoding", "content-type", "x-api-key", "x-goog-api-key"}
 VALUE = re.compile(r"[\t -~]*")
 Headers = Iterable[tuple[str, str]]
 
@@ -42,6 +45,13 @@ def downward(headers: Headers) -> list[tuple[str, str]]:
     items = list(headers)
     dropped = HOP_BY_HOP | ACCOUNT | _named(items)
     return [(name, value) for name, value in items if name.lower() not in dropped and VALUE.fullmatch(value)]
+
+
+def once(headers: Headers) -> None:
+    """Refusal 400 where a header by which we judge comes twice: we would read one, and the provider the other."""
+    names = [name.lower() for name, _ in headers]
+    if twice := next((name for name in JUDGED if names.count(name) > 1), None):
+        raise Refusal(400, f"the header {twice} comes twice")
 
 
 def _named(headers: Headers) -> set[str]:

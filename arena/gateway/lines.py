@@ -17,15 +17,16 @@ class Lines:
 
     def __init__(self, file: FileIO) -> None:
         self._file = file
-        self._bytes = file.seek(0, 2)
-        self._open = self._bytes <= BYTES
+        self.bytes = file.seek(0, 2)
+        """Its length."""
+        self._open = self.bytes <= BYTES
 
     def add(self, line: Mapping[str, object], last: Mapping[str, object]) -> bool:
         """Append a line, or where there is no more room for it, `last`, and nothing after that. OSError, once."""
         if not self._open:
             return False
         data = _bytes(line)
-        if self._bytes + len(data) > BYTES:
+        if self.bytes + len(data) > BYTES:
             self._open = False
             data = _bytes(last)
         try:
@@ -38,9 +39,9 @@ class Lines:
     def _append(self, data: bytes) -> None:
         """The whole line or, as a disk may have room for a part of it, nothing. OSError."""
         if self._file.write(data) != len(data):
-            self._file.truncate(self._bytes)
+            self._file.truncate(self.bytes)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._bytes += len(data)
+        self.bytes += len(data)
 
 
 def _bytes(line: Mapping[str, object]) -> bytes:

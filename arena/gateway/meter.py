@@ -11,7 +11,8 @@ from arena.gateway.sse import FRAME_BYTES, Events
 from arena.schema import Api
 
 DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})")
-BROKERS_DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|(0[1-9]|1[0-2])[0-3]\d)(?=:|$)")
+BROKERS_DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|(0[1-9]|1[0-2])-?[0-3]\d)(?=:|$)")
+YEAR_MONTH = re.compile(r"-(2\d)(0[1-9]|1[0-2])(?=:|$)")
 SLUGS = {"googlevertex": "google", "mancer": "mancer2", "claudeonaws": "claudeplatformonaws"}
 """Providers whom OpenRouter calls otherwise in its answers than in its requests (both lists are in its Python package)."""
 
@@ -60,7 +61,8 @@ def wrong_model(asked: str, answered: str | None, *, broker: bool = False) -> bo
     """Whether another model answered than was asked for; the date of the very model may be added.
 
     OpenRouter answers by another name of the same model: `anthropic/claude-opus-4.8` as `anthropic/claude-4.8-opus-20260528`,
-    `moonshotai/kimi-k2.5` as `moonshotai/kimi-k2.5-0127`. So of a broker the words count, and not their order. A variant
+    `moonshotai/kimi-k2.5` as `moonshotai/kimi-k2.5-0127`, `x-ai/grok-4` as `x-ai/grok-4-07-09`, and
+    `qwen/qwen3-235b-a22b-2507` as `qwen/qwen3-235b-a22b-07-25`. So of a broker the words count, and not their order. A variant
     (`:free`) has to be the same everywhere: it is another service at another price.
     """
     if answered is None:
@@ -68,7 +70,8 @@ def wrong_model(asked: str, answered: str | None, *, broker: bool = False) -> bo
     asked, name = asked.lower(), answered.lower().removeprefix("models/")  # Gemini's way
     if name == asked or (name.startswith(asked) and DATE.fullmatch(name[len(asked) :])):
         return False
-    return not (broker and any(_words(form) == _words(asked) for form in (name, BROKERS_DATE.sub("", name))))
+    forms, same = (name, BROKERS_DATE.sub("", name)), (asked, YEAR_MONTH.sub(r"-\2-\1", asked))
+    return not (broker and any(_words(form) == _words(other) for form in forms for other in same))
 
 
 def _words(model: str) -> tuple[str, str, list[str]]:

@@ -47,6 +47,9 @@ ANTHROPIC_TOOLS = ("bash_", "text_editor_", "memory_", "tool_search_tool_")
 OPENAI_TOOLS = {"function", "custom", "local_shell", "apply_patch", "tool_search", "namespace"}
 BROKER_TOOLS = {"function", "custom", "namespace"}
 """A broker may carry out others itself, those of the same names too."""
+DEPTH = 8
+"""Of tools inside of tools."""
+TIERS = ("auto", "default", "standard", "standard_only")
 CHOICES = {"auto", "any", "none", "required", "tool", "allowed_tools", "shell"} | OPENAI_TOOLS
 
 
@@ -65,7 +68,10 @@ def check(api: Api, pinned: bool, body: Json) -> None:
         if plain(name) in FORBIDDEN_SETTINGS:
             raise Refusal(403, f"`{name}` is not passed on: {FORBIDDEN_SETTINGS[plain(name)]}")
     _tools(api, pinned, body.get("tools"))
+    _priority(body)
     choice = body.get("toolchoice")
+    if not isinstance(choice, str | dict | None):
+        raise Refusal(400, "`tool_choice` is a word or an object")
     kind = str(choice.get("type", "auto")) if isinstance(choice, dict) else "auto"
     if kind not in CHOICES:
         raise Refusal(403, f"`tool_choice` {kind[:SAID]!r} is not passed on: a tool of the provider's")
@@ -74,8 +80,21 @@ def check(api: Api, pinned: bool, body: Json) -> None:
             _part(api, pinned, part)
 
 
-def _tools(api: Api, pinned: bool, tools: object) -> None:
-    for tool in tools if isinstance(tools, list) else ():
+def _priority(body: Json) -> None:
+    """Ways to be served at another price, or at another speed than other runs."""
+    tier, speed = body.get("servicetier"), body.get("speed")
+    if tier is not None and not (isinstance(tier, str) and tier.lower() in TIERS):
+        raise Refusal(403, "`service_tier` is passed on with auto, default or standard_only: others have other prices")
+    if speed not in (None, "standard"):
+        raise Refusal(403, "`speed` is not passed on: it has another price")
+
+
+def _tools(api: Api, pinned: bool, tools: object, depth: int = 0) -> None:
+    if not isinstance(tools, list | None):  # Google takes an object for a list
+        raise Refusal(400, "`tools` is a list")
+    if depth > DEPTH:
+        raise Refusal(400, "tools are nested too deep")
+    for tool in tools or ():
         if not isinstance(tool, dict):
             raise Refusal(400, "a tool is an object")
         if api == "gemini":
@@ -85,7 +104,7 @@ def _tools(api: Api, pinned: bool, tools: object) -> None:
         kind = tool.get("type")
         if not _client_side(api, pinned, tool, kind):
             raise Refusal(403, f"tool {str(kind)[:SAID]!r} is not passed on: the provider would carry it out itself")
-        _tools(api, pinned, tool.get("tools"))
+        _tools(api, pinned, tool.get("tools"), depth + 1)
 
 
 def _client_side(api: Api, pinned: bool, tool: Json, kind: object) -> bool:
@@ -102,13 +121,15 @@ def _client_side(api: Api, pinned: bool, tool: Json, kind: object) -> bool:
 
 
 def _parts(value: object) -> Iterator[Json]:
-    """All objects of a conversation that can hold content."""
-    for item in value if isinstance(value, list) else [value]:
-        if isinstance(item, dict):
+    """All objects of a conversation that can hold content, however deep."""
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, list):
+            left += item
+        elif isinstance(item, dict):
             yield item
-            for name, inner in item.items():
-                if plain(name) in CONTENT:
-                    yield from _parts(inner)
+            left += [inner for name, inner in item.items() if plain(name) in CONTENT]
 
 
 def _part(api: Api, pinned: bool, part: Json) -> None:

@@ -13,6 +13,7 @@ from arena.gateway.apis import Place, place, shown_keys
 from arena.gateway.asked import Asked
 from arena.gateway.outside import SAID, Json, plain
 from arena.gateway.rules import Refusal
+from arena.gateway.words import effort
 from arena.schema import Api
 
 BODY_BYTES = 64 << 20
@@ -21,12 +22,20 @@ VALUES = 4_000_000
 """In a body: each takes 60 bytes and more of our memory, and as few as two of the body."""
 
 
+OBJECTS = {"generationconfig", "outputconfig", "reasoning", "streamoptions", "thinking"}
+"""Fields that are looked into. Google takes an object for a list and may take more."""
+PINS = {"order", "only", "allowfallbacks", "datacollection"}
+"""What a pin may say."""
+
+
 class Wish(NamedTuple):
     """What there is to know of a request that may go out."""
 
     effort: str | None
     """As it stands there; None where the program leaves it to the provider."""
     stream: bool
+    bytes: int
+    """Of the body, unpacked."""
 
 
 def admitted(asked: Asked, key: str, method: str, target: str, headers: Mapping[str, str]) -> Place:
@@ -46,19 +55,36 @@ def admitted(asked: Asked, key: str, method: str, target: str, headers: Mapping[
 
 def wish(asked: Asked, at: Place, headers: Mapping[str, str], body: bytes) -> Wish:
     """What a request asks for. Refusal when it may not go out."""
-    data = _named(_parsed(headers, body))
+    plain_body = _plain_body(headers, body)
+    data = _named(_parsed(plain_body))
     _model(asked, at, data)
+    for name in OBJECTS & data.keys():
+        if not isinstance(data[name], dict | None):
+            raise Refusal(400, f"`{name}` is an object")
     if asked.route.pinned and at.kind == "model":
         _pin(asked.provider, data)
     outside.check(asked.api, asked.route.pinned, data)
-    found = _effort(asked.api, data)
     stream = bool(data.get("stream")) or ":streamGenerateContent" in at.path
-    return Wish(None if found is None else str(found)[:SAID], stream)
+    if stream and at.kind == "model":
+        _metered(asked, data)
+    return Wish(effort(_effort(asked.api, data)), stream, len(plain_body))
 
 
-def _parsed(headers: Mapping[str, str], body: bytes) -> Json:
-    if headers.get("Content-Encoding", "").strip().lower() in ("gzip", "deflate"):
-        body = _unpacked(body)
+def _metered(asked: Asked, body: Json) -> None:
+    """With a cap in tokens or dollars a stream has to tell its numbers; a broker's does so anyway."""
+    told = _inner(body, "streamoptions").get("include_usage") is True
+    if asked.api == "chat" and asked.caps.metered and not told and not asked.route.pinned:
+        raise Refusal(
+            403, 'this run has a cap in tokens or dollars: the request must say `stream_options` {"include_usage": true}'
+        )
+
+
+def _plain_body(headers: Mapping[str, str], body: bytes) -> bytes:
+    packed = headers.get("Content-Encoding", "").strip().lower() in ("gzip", "deflate")
+    return _unpacked(body) if packed else body
+
+
+def _parsed(body: bytes) -> Json:
     if sum(body.count(sign) for sign in b",[{") > VALUES:
         raise Refusal(413, f"the body has more than {VALUES} values")
     try:
@@ -115,10 +141,14 @@ def _model(asked: Asked, at: Place, body: Json) -> None:
 
 def _pin(pin: Sequence[str], body: Json) -> None:
     """On a broker's route: nobody but the pinned providers may answer."""
-    if not pin:
-        return
     choice = body.get("provider")
+    if not pin:
+        if choice:
+            raise Refusal(403, "`provider` is not passed on: in an unpinned run the broker chooses, and nobody else")
+        return
     named = _named(choice) if isinstance(choice, dict) else {}
+    if other := sorted(named.keys() - PINS):
+        raise Refusal(403, f"`provider` {other[0][:SAID]!r} is not passed on: it could leave nobody who may answer")
     order, only = named.get("order"), named.get("only")
     kept = (order is not None or only is not None) and named.get("allowfallbacks") is False
     if not (kept and order in (None, list(pin)) and (only is None or (isinstance(only, list) and _same(only, pin)))):

@@ -40,10 +40,16 @@ def serve(path: Path, ledger: Path, asked: Asked) -> Iterator[Gateway]:
             "give one in tokens or in requests"
         )
     context, proxy = upstream.trusted(asked.authorities), upstream.proxy(asked.route.base_url)
-    with opened(ledger) as kept:
+    with opened(ledger, asked.patience_s) as kept:
         gateway = Gateway(asked, kept)
-        with serving(path, partial(_serve, gateway, context, proxy)):
-            yield gateway
+        try:
+            with serving(path, partial(_serve, gateway, context, proxy), gateway.crashed):
+                try:
+                    yield gateway
+                finally:
+                    gateway.leaving()
+        finally:
+            gateway.close()
 
 
 async def _serve(gateway: Gateway, context: ssl.SSLContext, proxy: Proxy | None, listener: socket.socket) -> None:

@@ -7,8 +7,9 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ Handler = Callable[[socket.socket], Coroutine[Any, Any, None]]
 
 
 @contextmanager
-def serving(path: Path, main: Handler) -> Iterator[None]:
+def serving(path: Path, main: Handler, crashed: Callable[[BaseException], None] | None = None) -> Iterator[None]:
     """Run `main` with the listener of a new socket `path` for the length of the block; then it is cancelled.
 
-    Every user may connect: the folder that holds the socket says who can get there. OSError when it cannot begin.
+    Every user may connect: the folder that holds the socket says who can get there. OSError when it cannot begin. Where `main`
+    fails by a bug, `crashed` is told at once; without one, the end of the block raises it.
     """
     with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as thread:
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -37,13 +39,23 @@ def serving(path: Path, main: Handler) -> Iterator[None]:
         loop = asyncio.new_event_loop()
         task = loop.create_task(main(listener))
         ended = thread.submit(_run, loop, task)
+        if crashed is not None:
+            ended.add_done_callback(partial(_tell, crashed))
         try:
             yield
         finally:
             if not ended.done():
                 loop.call_soon_threadsafe(task.cancel)
-            ended.result()  # a bug of ours shows here
+            error = ended.exception()
+            if error is not None and crashed is None:
+                raise error
             path.unlink()
+
+
+def _tell(crashed: Callable[[BaseException], None], ended: Future[None]) -> None:
+    error = ended.exception()
+    if error is not None:
+        crashed(error)
 
 
 def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:

@@ -18,10 +18,20 @@ def exhausted(asked: Asked, tally: Tally) -> Stop | None:
     if usage.requests >= caps.requests or tally.counts >= caps.requests:
         return Stop("budget_exhausted", f"the run's {caps.requests} requests are used up")
     if caps.tokens is not None and tally.tokens >= caps.tokens:
-        return Stop("budget_exhausted", f"the run's {caps.tokens} tokens are used up: {tally.tokens} counted")
+        return Stop("budget_exhausted", f"the run's {caps.tokens} tokens are used up: {tally.tokens} counted{_estimated(tally)}")
+    if caps.cost_usd is not None and tally.unbounded:
+        return Stop(
+            "budget_exhausted", f"what is left of the run's {caps.cost_usd:g} USD is unknown: an answer has no known cost"
+        )
     if caps.cost_usd is not None and tally.spent_usd >= caps.cost_usd:
-        return Stop("budget_exhausted", f"the run's {caps.cost_usd:g} USD are used up: {tally.spent_usd:.4f} spent")
+        return Stop(
+            "budget_exhausted", f"the run's {caps.cost_usd:g} USD are used up: {tally.spent_usd:.4f} spent{_estimated(tally)}"
+        )
     return None
+
+
+def _estimated(tally: Tally) -> str:
+    return ", of them some by estimate, as answers could not be metered" if tally.charged_tokens else ""
 
 
 def failed(asked: Asked, tally: Tally, line: Ended, *, alive: bool) -> Stop | None:

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from arena.gateway.entries import FAILED, FAULTS, GOOD, Began, Ended, Line
+from arena.gateway.asked import PATIENCE_S
+from arena.gateway.entries import FAILED, FAULTS, GOOD, Began, Closed, Ended, Line, unmetered
 from arena.schema import Usage
 
+NAMES = 16
+"""Of a kind that are kept: a box may bring about as many as it likes."""
 COUNTED = ("input", "cache_read", "cache_write", "output", "reasoning")
 
 
@@ -24,19 +27,41 @@ class Tally:
     """When the provider first failed after its last good answer."""
     unfinished: int = 0
     """Answers in a row without a finish reason."""
+    charged_tokens: int = 0
+    """Estimated for answers that could not be metered: these count against the caps, and are no usage."""
     spent_usd: float = 0.0
+    """What counts against the cap, estimates included."""
+    unbounded: bool = False
+    """Some answer's cost cannot even be estimated."""
+    patience_s: float = PATIENCE_S
+    """The most that one time of failing counts as back-off."""
+    known_usd: float = 0.0
     unpriced: bool = False
     """The cost of some answer is unknown, and with it that of all."""
 
     @property
     def tokens(self) -> int:
-        """All of them."""
-        return sum(getattr(self.usage, f"{name}_tokens") for name in COUNTED)
+        """All of them, with those that are estimated."""
+        counted: int = sum(getattr(self.usage, f"{name}_tokens") for name in COUNTED)
+        return counted + self.charged_tokens
+
+    def backoff_s(self, until_s: float) -> float:
+        """Seconds lost to the provider's failures, with those of the present one up to `until_s`."""
+        since_s = self.failing_since_s
+        return round(self.usage.backoff_s + (0.0 if since_s is None else self._lost_s(since_s, until_s)), 3)
+
+    def ended(self, until_s: float) -> Usage:
+        """What was used by a run that was over at `until_s`. What was on its way then is unmetered."""
+        lost = sum(entry.kind == "model" for entry in self.in_flight.values())
+        return self.usage.model_copy(update={"unmetered": self.usage.unmetered + lost, "backoff_s": self.backoff_s(until_s)})
 
     def add(self, line: Line) -> Tally:
         """With one more line."""
         if isinstance(line, Began):
             return self._began(line)
+        if isinstance(line, Closed):
+            usage = self.usage.model_copy(update={"backoff_s": line.backoff_s})
+            return replace(self, usage=usage, failing_since_s=None)
         began = self.in_flight.get(line.n) if isinstance(line, Ended) else None
         if began is None or not isinstance(line, Ended):
             return self
@@ -53,11 +78,11 @@ class Tally:
     def _metered(self, line: Ended) -> Tally:
         """What it used, and what that cost."""
         usage, used = self.usage, line.tokens
-        spent_usd = self.spent_usd + (line.cost_usd or 0.0)
+        known_usd = self.known_usd + (line.cost_usd or 0.0)
         unpriced = self.unpriced or (used is not None and line.cost_usd is None)
         source = _source(usage.cost_source, line.cost_source)
         changes: dict[str, object] = {
-            "cost_usd": None if unpriced or source is None else spent_usd,
+            "cost_usd": None if unpriced or source is None else known_usd,
             "cost_source": None if unpriced else source,
             "models": _seen(usage.models, line.model),
             "providers": _seen(usage.providers, line.provider),
@@ -65,9 +90,16 @@ class Tally:
         if used is not None:
             for name in COUNTED:
                 changes[f"{name}_tokens"] = getattr(usage, f"{name}_tokens") + getattr(used, name)
-        elif line.status is not None and line.status < 300:
-            changes["unmetered"] = usage.unmetered + 1
-        return replace(self, usage=usage.model_copy(update=changes), spent_usd=spent_usd, unpriced=unpriced)
+        changes["unmetered"] = usage.unmetered + unmetered(line)
+        return replace(
+            self,
+            usage=usage.model_copy(update=changes),
+            known_usd=known_usd,
+            unpriced=unpriced,
+            charged_tokens=self.charged_tokens + line.charged_tokens,
+            spent_usd=self.spent_usd + (line.cost_usd or 0.0) + (line.charged_usd or 0.0),
+            unbounded=self.unbounded or line.charged_usd is None,
+        )
 
     def _judged(self, began: Began, line: Ended) -> Tally:
         """Whether the provider did its part."""
@@ -80,8 +112,11 @@ class Tally:
         if line.how not in GOOD:
             return replace(self, usage=usage)
         if since_s is not None:
-            usage = usage.model_copy(update={"backoff_s": round(usage.backoff_s + max(0.0, began.s - since_s), 3)})
+            usage = usage.model_copy(update={"backoff_s": round(usage.backoff_s + self._lost_s(since_s, began.s), 3)})
         return replace(self, usage=usage, failing_since_s=None, unfinished=0)
+
+    def _lost_s(self, since_s: float, until_s: float) -> float:
+        return min(self.patience_s, max(0.0, until_s - since_s))
 
 
 Source = Literal["provider", "prices", "mixed"]
@@ -92,4 +127,4 @@ def _source(one: Source | None, other: Source | None) -> Source | None:
 
 
 def _seen(names: tuple[str, ...], name: str | None) -> tuple[str, ...]:
-    return names if name is None or name in names else (*names, name)
+    return names if name is None or name in names or len(names) >= NAMES else (*names, name)
