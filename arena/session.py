@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 ADDRESS = f"http://127.0.0.1:{GATEWAY_PORT}"
 """Of the gateway, inside the box."""
 SOCKET = "model"
+MESSAGE = 4000
+"""Characters of a session's message."""
 LISTED = 10_000
 """Names of the workspace that are compared to see whether anything changed; a prankster may make millions."""
 
@@ -80,6 +82,8 @@ def play(
                 ending = supervise(running, transcript, terms, gateway, report)
             finally:
                 # Also when the user interrupts: nothing lives on, and the readers come to the end of their pipes.
+                if gateway:
+                    gateway.leaving()
                 running.kill()
                 empty_s = time.monotonic() - start_s
                 transcript.close()
@@ -91,7 +95,7 @@ def play(
         run.event("network_trouble", troubles=troubles)
     session = Session(
         agent_status=status,
-        message="; ".join([message, *_notes(running, transcript.trajectory), *troubles]),
+        message=plain("; ".join([message, *_notes(running, transcript.trajectory), *troubles]), MESSAGE),
         exit_code=ending.exit_code,
         started_at=started_at,
         elapsed_s=round(ending.elapsed_s, 3),
@@ -107,7 +111,7 @@ def play(
         unpinned=asked is not None and asked.route.pinned and not asked.provider,
     )
     run.event("session_ended", **session.model_dump(mode="json"))
-    report(Progress("ended", f"{status}: {message}", ending.elapsed_s, terms.budget_s))
+    report(Progress("ended", plain(f"{status}: {message}"), ending.elapsed_s, terms.budget_s))
     return session
 
 
@@ -126,12 +130,14 @@ def _gateway(asked: Asked | None, run: Run, network: Network) -> Iterator[tuple[
 def _seen(ending: Ending, transcript: Transcript, harness: Harness, gateway: Gateway | None, *, changed: bool) -> Seen:
     trajectory, seen = transcript.trajectory, Seen(ending.exit_code)
     if gateway is not None:
-        stop = gateway.stop
+        done_s = trajectory.ended_s if trajectory.ended_well else None
+        # What failed after its last word, such as a helper's request that lingered, says nothing of its work.
+        stop = gateway.stop if done_s is None or gateway.stopped_s <= done_s else None
         seen = replace(
             seen,
             stop=(stop.status, stop.message) if stop else None,
             asked=gateway.usage().requests,
-            failed=gateway.last,
+            failed=gateway.last if done_s is None else gateway.last_before(done_s),
             refused=gateway.refused,
         )
     return replace(

@@ -64,6 +64,9 @@ class Traffic(Protocol):
     def backoff_s(self) -> float:
         """Seconds for which the provider failed."""
 
+    def leaving(self) -> None:
+        """What breaks off from now on is our doing."""
+
 
 class Ending(NamedTuple):
     """How the supervision ended."""
@@ -93,18 +96,18 @@ def supervise(
         if code is not None:
             return Ending(code, "itself", elapsed_s, granted_s)
         # What was heard during this wait decides, not what was known before it.
-        if left_s <= 0 and transcript.trajectory.ended_s is None:
-            cause: Cause | None = "budget"
-        elif left_s <= 0 and done_s is not None:
+        done = transcript.trajectory.ended_s is not None
+        if done and done_s is not None and left_s <= 0:
             return Ending(None, "itself", elapsed_s, granted_s)
-        else:
-            cause = _cause(transcript, terms, traffic)
+        cause = None if done else "budget" if time.monotonic() >= end_s else _cause(transcript, terms, traffic)
         if cause is not None:
             report(Progress("stopping", transcript.last, elapsed_s, terms.budget_s))
+            if traffic:
+                traffic.leaving()
             running.terminate()
             code = running.wait(terms.grace_s if cause == "budget" else min(terms.grace_s, STOP_GRACE_S))
             return Ending(code, cause, time.monotonic() - start_s, granted_s)
-        report(Progress("agent" if done_s is None else "lingering", transcript.last, elapsed_s, terms.budget_s))
+        report(Progress("lingering" if done else "agent", transcript.last, elapsed_s, terms.budget_s))
 
 
 def _cause(transcript: Transcript, terms: Terms, traffic: Traffic | None) -> Cause | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Literal
 
 from arena.gateway.apis import Place
 from arena.gateway.asked import Asked, Stop
@@ -27,6 +28,8 @@ class Account:
 
     def __init__(self, asked: Asked, ledger: Ledger) -> None:
         self.stop: Stop | None = None
+        self.stopped_s = 0.0
+        """When, on the monotonic clock; of no meaning without `stop`."""
         self.last = ""
         self.refused = False
         self.over = False
@@ -138,7 +141,7 @@ class Account:
         """The first reason counts."""
         if self.stop is None and not self.over:
             stop = replace(stop, message=said(stop.message))
-            self.stop = stop
+            self.stopped_s, self.stop = time.monotonic(), stop
             self._write(Stopped(_now(), self.now_s(), stop.status, stop.message))
 
     def now_s(self) -> float:
@@ -153,7 +156,10 @@ class Account:
         trouble = self._ledger.add(line)
         if trouble and self.stop is None and not self.over:
             # What is not written down would be nobody's spending. A box can fill the file, though not the disk.
-            self.stop = Stop("budget_exhausted" if trouble == FULL else "provider_error", trouble)
+            self.stopped_s, self.stop = (
+                time.monotonic(),
+                Stop("budget_exhausted" if trouble == FULL else "provider_error", trouble),
+            )
 
 
 def _now() -> str:

@@ -52,6 +52,11 @@ class Gateway:
         return self._account.stop
 
     @property
+    def stopped_s(self) -> float:
+        """When `stop` was set, on the monotonic clock; of no meaning without it."""
+        return self._account.stopped_s
+
+    @property
     def last(self) -> str:
         """Why the last request to the model failed, where that is the provider's fault; empty when it did not."""
         return self._account.last
