@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Literal
 
 from arena.gateway.apis import Place
 from arena.gateway.asked import Asked, Stop
