@@ -1,0 +1,81 @@
+"""Every record that crosses a folder or a file. Frozen; unknown keys are errors.
+
+Catalogue records come from YAML that people write (problem, hardware, limits, harness); run records are what arena writes
+(session, score, baselines, annotation). `peak_fraction` exists on scores and nowhere else.
+"""
+
+from arena.schema.annotation import Annotation, Quote, Review, Taken
+from arena.schema.baselines import BaselineLine, Baselines, BaselineShape
+from arena.schema.common import KIT_METRICS, Count, DType, Errors, Metric, Name, Positive, Profile, Rate, Record, Shape, Tolerance
+from arena.schema.hardware import Figure, Hardware
+from arena.schema.harness import Api, Cli, Harness, Login, Model, Route, Routes
+from arena.schema.limits import DefaultLimits, Limits
+from arena.schema.problem import Problem, Tensor, Work
+from arena.schema.score import (
+    SCORE,
+    Attainable,
+    Device,
+    Evidence,
+    Kernel,
+    Passed,
+    Refused,
+    Score,
+    ScoreHead,
+    ShapeScore,
+    Timings,
+    Verdict,
+)
+from arena.schema.session import AgentStatus, Cell, Network, Session, Usage
+
+__all__ = [
+    "KIT_METRICS",
+    "SCORE",
+    "AgentStatus",
+    "Annotation",
+    "Api",
+    "Attainable",
+    "BaselineLine",
+    "BaselineShape",
+    "Baselines",
+    "Cell",
+    "Cli",
+    "Count",
+    "DType",
+    "DefaultLimits",
+    "Device",
+    "Errors",
+    "Evidence",
+    "Figure",
+    "Hardware",
+    "Harness",
+    "Kernel",
+    "Limits",
+    "Login",
+    "Metric",
+    "Model",
+    "Name",
+    "Network",
+    "Passed",
+    "Positive",
+    "Problem",
+    "Profile",
+    "Quote",
+    "Rate",
+    "Record",
+    "Refused",
+    "Review",
+    "Route",
+    "Routes",
+    "Score",
+    "ScoreHead",
+    "Session",
+    "Shape",
+    "ShapeScore",
+    "Taken",
+    "Tensor",
+    "Timings",
+    "Tolerance",
+    "Usage",
+    "Verdict",
+    "Work",
+]

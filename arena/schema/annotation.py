@@ -1,0 +1,52 @@
+"""The record of a run, the single source of every published number."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from arena.schema.common import Record
+from arena.schema.score import Score
+from arena.schema.session import Cell, Session
+
+
+class Taken(Record):
+    """The submission as annotations know it; the bytes are in the run folder."""
+
+    sha256: str
+    bytes: int
+    lines: int
+
+
+class Quote(Record):
+    """Lines of a file of the run, verbatim."""
+
+    file: str
+    lines: tuple[int, int]
+    text: str
+    label: str
+
+
+class Review(Record):
+    """What a person found on reading the run."""
+
+    verdict: Literal["clean", "rubric_leak", "reward_hack", "interesting", "bug"]
+    summary: str = Field(min_length=1)
+    quotes: tuple[Quote, ...] = ()
+    implication: str = ""
+    reviewed_at: datetime
+
+
+class Annotation(Record):
+    """`annotations/<run_id>.yaml`: the single source of every published number."""
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    arena_version: str
+    cell: Cell
+    session: Session
+    submission: Taken | None
+    score: Score
+    review: Review | None = None

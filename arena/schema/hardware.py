@@ -1,0 +1,54 @@
+"""`arena/hardware/<name>.yaml`: what a device could do at best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import model_validator
+
+from arena.schema.common import Name, Positive, Profile, Rate, Record
+
+
+class Figure(Record):
+    """A number that a person may argue with, and where it comes from."""
+
+    value: Positive
+    source: str
+    """A key of the file's `sources`."""
+
+
+class Hardware(Record):
+    """`arena/hardware/<name>.yaml`: dense peaks from the vendor. Never mounted into a sandbox."""
+
+    schema_version: Literal[1]
+    name: Name
+    """The file's stem; not written in the file."""
+    title: str
+    profile: Profile
+    device_names: tuple[str, ...] = ()
+    """Names by which torch and NVML report this device, exact."""
+    compute_capability: str | None = None
+    bandwidth_gb_s: Figure | None = None
+    """DRAM bandwidth in GB/s (1e9). None: measured on the spot by `arena calibrate`."""
+    l2_mb: Figure | None = None
+    """Last cache before DRAM in MB (1e6)."""
+    tflops: Mapping[Rate, Figure] = {}
+    """Dense peak per arithmetic in TFLOP/s (1e12). Empty: measured on the spot."""
+    sources: Mapping[str, str] = {}
+    """Key -> title and address of the document, and what was read there."""
+    notes: str = ""
+
+    @model_validator(mode="after")
+    def _sources_exist(self) -> Hardware:
+        figures = {"bandwidth_gb_s": self.bandwidth_gb_s, "l2_mb": self.l2_mb} | {
+            f"tflops.{k}": v for k, v in self.tflops.items()
+        }
+        for key, figure in figures.items():
+            if figure is not None and figure.source not in self.sources:
+                raise ValueError(
+                    f"{key}: source {figure.source!r} is not under `sources` (there: {', '.join(self.sources) or 'none'})"
+                )
+        if self.profile == "gpu" and (self.bandwidth_gb_s is None or not self.tflops or not self.device_names):
+            raise ValueError("a GPU needs bandwidth_gb_s, tflops and device_names")
+        return self

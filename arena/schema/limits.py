@@ -1,0 +1,47 @@
+"""What a box may use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from arena.schema.common import Count, Positive, Record
+
+
+class Limits(Record):
+    """What a box may use. What is left out is as in `arena/sandboxes/limits.yaml`, or without a bound. MiB are 2^20 bytes."""
+
+    memory_mib: Count | None = None
+    """All memory of the box, its /tmp, home, /dev/shm and (as root) workspace included."""
+    memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The same as a part of what arena itself may use. With both, the smaller counts."""
+    cpus: Positive | None = None
+    """Processors' worth of CPU time."""
+    processes: Count | None = None
+    """Threads count."""
+    open_files: Count | None = None
+    file_mib: Count | None = None
+    """The largest single file."""
+    tmp_mib: Count | None = None
+    home_mib: Count | None = None
+    shm_mib: Count | None = None
+    workspace_mib: Count | None = None
+    workspace_files: Count | None = None
+
+    def replaced(self, own: Limits | None) -> Limits:
+        """These, with those of `own` where it names one. A size of memory replaces a fraction of it, and the other way round."""
+        if own is None:
+            return self
+        named = own.model_dump(exclude_none=True)
+        memory = {"memory_mib", "memory_fraction"}
+        dropped = memory if memory & named.keys() else set()
+        return Limits(**self.model_dump(exclude_none=True, exclude=dropped) | named)
+
+
+class DefaultLimits(Record):
+    """`arena/sandboxes/limits.yaml`."""
+
+    schema_version: Literal[1]
+    agent: Limits
+    worker: Limits

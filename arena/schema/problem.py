@@ -1,0 +1,104 @@
+"""`problems/<name>/problem.yaml`: the public facts of a problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from string import Formatter
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from arena.formula import FormulaError, evaluate
+from arena.schema.common import KIT_METRICS, DType, Name, Profile, Rate, Record, Shape, Tolerance
+
+
+class Tensor(Record):
+    """One argument or result of the operator, as the prompt states it."""
+
+    name: str
+    shape: tuple[str | int, ...]
+    """Sizes: names of the problem's shape, or other names that the note explains."""
+    dtype: DType
+    note: str = ""
+
+
+class Work(Record):
+    """The operator's algorithmic work as formulas over the shape's names (`+ - * / // **`)."""
+
+    flops: str
+    bytes: str
+
+
+class Problem(Record):
+    """`problems/<name>/problem.yaml`: the public facts. Everything the agent is told comes from here."""
+
+    schema_version: Literal[1]
+    name: Name
+    """The folder's name; not written in the file."""
+    version: int = Field(ge=1)
+    title: str
+    operator: str
+    """What is computed, in the words and symbols of the prompt."""
+    inputs: tuple[Tensor, ...] = Field(min_length=1)
+    outputs: tuple[Tensor, ...] = Field(min_length=1)
+    outputs_given: bool = False
+    """Whether a solution is given its outputs, contiguous, after the inputs, and writes its results into them; it returns None
+    then. Otherwise it returns them, and what copying them into the judge's buffers takes is part of a call."""
+    shapes: Mapping[Profile, tuple[Shape, ...]]
+    tolerance: Tolerance
+    gate: str = ""
+    """A gate of the problem's own in the words of the prompt, with `{metric}` where the tolerance of that name belongs; empty
+    where the kit's metrics count. `errors` and `worst` in reference.py measure it."""
+    work: Work
+    distribution: str
+    """How the public inputs are drawn, in words."""
+    stress: tuple[str, ...] = ()
+    """Classes of further inputs that a solution must survive, in words; never their seeds."""
+    forbidden: tuple[str, ...] = ()
+    """Dotted names that a solution may not import or call, resolved through aliases. A trailing `.*` covers a module, a bare `*`
+    every name that starts so; `torch.Tensor.x` covers any `.x` of what may be a tensor, `operator.matmul` the sign `@`."""
+    arithmetic: Rate | None = None
+    """What the tensor cores should multiply where computing is the bound. A number whose counters show less of it says so."""
+    forbidden_kernels: tuple[str, ...] = ()
+    """Names of GPU kernels that no call may launch (`*` and `?` as in file names): those of libraries that the rules exclude."""
+
+    @model_validator(mode="after")
+    def _formulas_fit_the_shapes(self) -> Problem:
+        for profile, shapes in self.shapes.items():
+            if not shapes:
+                raise ValueError(f"shapes.{profile}: a profile needs at least one shape")
+            for shape in shapes:
+                for formula in (self.work.flops, self.work.bytes):
+                    try:
+                        value = evaluate(formula, shape)
+                    except FormulaError as error:
+                        raise ValueError(f"work: {formula!r}: {error}") from None
+                    if not (math.isfinite(value) and value > 0):
+                        raise ValueError(f"work: {formula!r} is {value} for shape {dict(shape)}; it must be positive")
+        return self
+
+    @model_validator(mode="after")
+    def _the_gate_is_told(self) -> Problem:
+        if not self.gate and set(self.tolerance) != set(KIT_METRICS):
+            raise ValueError(f"tolerance: without `gate` it names {', '.join(KIT_METRICS)}, not {', '.join(self.tolerance)}")
+        try:
+            told = {name for _, name, _, _ in Formatter().parse(self.gate) if name is not None}
+        except ValueError as error:
+            raise ValueError(f"gate: {error}") from None
+        due = {metric for metric, most in self.tolerance.items() if most > 0}  # that nothing is allowed needs no number
+        if self.gate and not due <= told <= set(self.tolerance):
+            raise ValueError(f"gate: must hold {', '.join(f'{{{metric}}}' for metric in self.tolerance)}, the tolerances")
+        return self
+
+    def gate_text(self) -> str:
+        """The words of the problem's own gate with its numbers."""
+        return self.gate.strip().format(**{metric: f"{most:g}" for metric, most in self.tolerance.items()})
+
+    def flops(self, shape: Mapping[str, int]) -> float:
+        """Floating-point operations of one call (a multiply-add counts two)."""
+        return evaluate(self.work.flops, shape)
+
+    def bytes(self, shape: Mapping[str, int]) -> float:
+        """Compulsory DRAM traffic of one call in bytes."""
+        return evaluate(self.work.bytes, shape)
