@@ -2,8 +2,6 @@
 
 import fcntl
 import hashlib
-import importlib.metadata
-import platform
 import re
 import tempfile
 from collections.abc import Callable
@@ -20,7 +18,6 @@ from arena import (
     leaderboard,
     machine,
     paths,
-    process,
     program,
     session,
     tape,
@@ -32,6 +29,7 @@ from arena.collect import SUBMISSION_BYTES, NoSubmission, Submission, collect
 from arena.errors import ArenaError, UsageError
 from arena.gateway import Network
 from arena.gateway.asked import Asked, Caps
+from arena.origin import origin
 from arena.sandboxes import Sandbox, backend
 from arena.schema import Annotation, Cell, Hardware, Problem, Score, Session, Taken
 from arena.supervise import Progress, Terms
@@ -281,12 +279,7 @@ def _taken(submission: Submission | None) -> Taken | None:
 def _manifest(attempt: Attempt) -> dict[str, Any]:
     """What a run depended on, besides the cell."""
     return {
-        "arena_version": arena.__version__,
-        "arena_commit": _commit(),
-        "python": platform.python_version(),
-        "torch": _version("torch"),
-        "triton": _version("triton"),
-        "machine": machine.describe(),
+        **origin(),
         "sandbox": attempt.sandbox_name,
         "program": attempt.program.recorded(attempt.chosen.harness.cli.program)
         if attempt.program and attempt.chosen.harness.cli
@@ -295,21 +288,3 @@ def _manifest(attempt: Attempt) -> dict[str, Any]:
         "network": attempt.network.recorded(),
         "allowed": [str(rule) for rule in attempt.network.allowed],
     }
-
-
-def _commit() -> str | None:
-    """The commit that a checkout is at, with `-dirty` when it was changed since; None outside one."""
-    if (root := paths.checkout()) is None:
-        return None
-    try:
-        told = process.run(["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], limit_s=20)
-    except OSError:  # no git here
-        return None
-    return told.stdout.decode().strip() if told.returncode == 0 else None
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -24,7 +24,7 @@ LAYERS = [
         "ending",
     },
     {"sandboxes", "gateway", "tape"},
-    {"agentbox", "supervise"},
+    {"agentbox", "supervise", "origin"},
     {"asking"},
     {"session", "judge"},
     {"run", "gate", "baseline"},
