@@ -327,6 +327,14 @@ def test_a_key_that_google_does_not_take_is_the_end(tmp_path: Path):
         assert "API key not valid" in agent.gateway.stop.message
 
 
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_no_after_a_good_answer_is_about_the_request(tmp_path: Path, status: int):
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]]), say(status, {"error": "not this"})) as agent:
+        assert [agent.ask().status for _ in range(3)] == [200, status, status]
+        wait(lambda: agent.gateway.in_flight == 0)
+        assert (agent.gateway.stop, agent.gateway.last, agent.ended()["how"]) == (None, "", "rejected")
+
+
 def test_patience_ends_between_requests_too(tmp_path: Path):
     with run(tmp_path, "chat", say(503, {"error": "busy"}), patience_s=0.5) as agent:
         agent.ask()

@@ -18,6 +18,9 @@ from arena.gateway.tally import Tally
 from arena.gateway.words import said
 from arena.schema import Usage
 
+THEREAFTER = (403, 404)
+"""Once the model has answered well, it is there and may be asked: then these are about what a request says, such as a picture for
+a model without eyes, or a moderator's no. An agent could otherwise have its run taken out of the count."""
 REFUSALS = 1000
 """That are written down: a box may bring about as many as it likes."""
 
@@ -106,6 +109,8 @@ class Account:
 
     def ended(self, began: Began, line: Ended) -> None:
         """It has ended."""
+        if line.how == "error" and line.status in THEREAFTER and self.tally.answered:
+            line = replace(line, how="rejected")
         self._write(line)
         if self.over:
             return

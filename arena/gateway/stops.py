@@ -39,7 +39,7 @@ def failed(asked: Asked, tally: Tally, line: Ended, *, alive: bool) -> Stop | No
     title, words = asked.route.title, why(line)
     if line.how == "stopped":
         return Stop("provider_error", words)
-    if line.status in HOPELESS or (line.status == 400 and line.how == "error"):
+    if line.how == "error" and (line.status in HOPELESS or line.status == 400):
         return Stop("provider_error", f"{title}: {words}")
     if tally.unfinished >= UNFINISHED:
         return Stop("provider_error", f"{title}: {UNFINISHED} answers in a row ended without a finish reason")

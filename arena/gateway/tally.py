@@ -27,6 +27,8 @@ class Tally:
     """When the provider first failed after its last good answer."""
     unfinished: int = 0
     """Answers in a row without a finish reason."""
+    answered: bool = False
+    """Whether the model has answered well."""
     charged_tokens: int = 0
     """Estimated for answers that could not be metered: these count against the caps, and are no usage."""
     spent_usd: float = 0.0
@@ -113,7 +115,7 @@ class Tally:
             return replace(self, usage=usage)
         if since_s is not None:
             usage = usage.model_copy(update={"backoff_s": round(usage.backoff_s + self._lost_s(since_s, began.s), 3)})
-        return replace(self, usage=usage, failing_since_s=None, unfinished=0)
+        return replace(self, usage=usage, failing_since_s=None, unfinished=0, answered=True)
 
     def _lost_s(self, since_s: float, until_s: float) -> float:
         return min(self.patience_s, max(0.0, until_s - since_s))
