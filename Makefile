@@ -1,9 +1,10 @@
 # make demo    one run of the built-in oracle, from nothing to a score      make test    lint, types, tests
 # make check   lint, types and the fast tests, before each commit           make clean   away with .venv and the caches
 # make test-cli   the agents' own programs (1.4 GB from npm) against a stub of their providers
-# make test-problems   every problem's gate on the processor; CI (.ci/run) runs all three
+# make test-problems   every problem's gate on the processor
+# make test-slow       tests that take more than ten seconds each; CI (.ci/run) runs all four
 
-.PHONY: demo test test-cli test-problems check clean
+.PHONY: demo test test-slow test-cli test-problems check clean
 
 demo:
 	@scripts/setup demo
@@ -12,6 +13,10 @@ demo:
 test:
 	@scripts/setup test
 	@scripts/check --all
+
+test-slow:
+	@scripts/setup test
+	@scripts/check --slow
 
 test-cli:
 	@scripts/setup test

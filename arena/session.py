@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 ADDRESS = f"http://127.0.0.1:{GATEWAY_PORT}"
 """Of the gateway, inside the box."""
 SOCKET = "model"
+TOLD_S = 0.5
+"""The program's last word may be here before the gateway has written down why there was no other."""
 MESSAGE = 4000
 """Characters of a session's message."""
 LISTED = 10_000
@@ -79,7 +81,7 @@ def play(
             start_s = time.monotonic()
             transcript = Transcript(running.stdout, running.stderr, run.agent, Trajectory(run.trajectory, read))
             try:
-                ending = supervise(running, transcript, terms, gateway, report)
+                ending = supervise(running, transcript, terms, gateway, report, start_s)
             finally:
                 # Also when the user interrupts: nothing lives on, and the readers come to the end of their pipes.
                 if gateway:
@@ -131,8 +133,8 @@ def _seen(ending: Ending, transcript: Transcript, harness: Harness, gateway: Gat
     trajectory, seen = transcript.trajectory, Seen(ending.exit_code)
     if gateway is not None:
         done_s = trajectory.ended_s if trajectory.ended_well else None
-        # What failed after its last word, such as a helper's request that lingered, says nothing of its work.
-        stop = gateway.stop if done_s is None or gateway.stopped_s <= done_s else None
+        # What began to fail after its last word, such as a helper that lingered, says nothing of its work.
+        stop = gateway.stop if done_s is None or gateway.stopped_s <= done_s + TOLD_S else None
         seen = replace(
             seen,
             stop=(stop.status, stop.message) if stop else None,

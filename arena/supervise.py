@@ -81,10 +81,17 @@ class Ending(NamedTuple):
 
 
 def supervise(
-    running: Running, transcript: Transcript, terms: Terms, traffic: Traffic | None, report: Callable[[Progress], None]
+    running: Running,
+    transcript: Transcript,
+    terms: Terms,
+    traffic: Traffic | None,
+    report: Callable[[Progress], None],
+    start_s: float,
 ) -> Ending:
-    """Wait for the end of the command, of its lingering, or of its time, on the clock that nobody can set."""
-    start_s = time.monotonic()
+    """Wait for the end of the command, of its lingering, or of its time, on the clock that nobody can set.
+
+    It started at `start_s` of the monotonic clock.
+    """
     while True:
         granted_s = terms.budget_s + (traffic.backoff_s if traffic and terms.without_backoff else 0.0)
         end_s = start_s + granted_s

@@ -238,8 +238,7 @@ def test_groups_of_an_arena_that_was_killed(keeper_too):
     if keeper_too:
         time.sleep(0.3)  # the boxes end without it
         for folder in folders:
-            assert folder in groups()
-            cgroup._sweep(folder.parent)  # as the next arena does
+            cgroup._sweep(folder.parent)  # as the next arena does, and one that another test has started may have done already
     while any(folder.exists() for folder in folders):
         assert time.monotonic() < end_s
         time.sleep(0.01)

@@ -77,8 +77,11 @@ class Account:
         self._write(Closed(self.now_s(), self._backoff_s))
 
     def last_before(self, monotonic_s: float) -> str:
-        """Why the last request to the model that had ended by then had failed; empty when it had not."""
-        return next((words for ended_s, words in reversed(self._lasts.copy()) if ended_s < monotonic_s), "")
+        """Why the last request to the model that had begun by then failed; empty when it did not.
+
+        By its beginning: a program may say its last word while the end of a good answer is still on its way here.
+        """
+        return next((words for began_s, words in reversed(self._lasts.copy()) if began_s < monotonic_s), "")
 
     def admit(self) -> None:
         """Refusal when the run is over, or its caps are used up. The status is one that no program tries again."""
@@ -115,19 +118,19 @@ class Account:
         if self.over:
             return
         if began.kind == "model" and line.how in FAULTS:
-            self._ended_so(why(line))
+            self._ended_so(began, why(line))
         elif began.kind == "model" and line.how in GOOD:
-            self._ended_so("")
+            self._ended_so(began, "")
             self.refused = line.how == "refused"
         if began.kind == "model" or line.how == "stopped":
             stop = failed(self._asked, self.tally, line, alive=bool(self.well))
             if stop is not None:
-                self._ended_so(why(line))
+                self._ended_so(began, why(line))
                 self.end_run(stop)
 
-    def _ended_so(self, words: str) -> None:
+    def _ended_so(self, began: Began, words: str) -> None:
         self.last = words
-        self._lasts.append((time.monotonic(), words))
+        self._lasts.append((self._start_s + began.s, words))
 
     def look(self) -> None:
         """Also between requests a provider's time may be up: some programs wait for long before they ask again."""

@@ -85,7 +85,7 @@ class Gateway:
         self._account.close()
 
     def last_before(self, monotonic_s: float) -> str:
-        """Why the last request to the model that had ended by then had failed; empty when it had not."""
+        """Why the last request to the model that had begun by then failed; empty when it did not."""
         return self._account.last_before(monotonic_s)
 
     async def watch(self) -> None:
