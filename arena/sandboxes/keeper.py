@@ -35,13 +35,24 @@ def lock(folder: str, wait: bool) -> int | None:
 def end(folder: str) -> None:
     """Kill whatever is in the groups of an arena that is gone."""
     try:
-        for name in os.listdir(folder):
-            if os.path.isdir(os.path.join(folder, name)):
-                with open(os.path.join(folder, name, "cgroup.procs"), encoding="ascii") as file:
-                    for pid in file.read().split():
-                        os.kill(int(pid), signal.SIGKILL)
-    except OSError:  # gone meanwhile, and the next round sees the rest
+        boxes = os.listdir(folder)
+    except OSError:  # gone meanwhile
         return
+    for name in boxes:
+        for pid in members(os.path.join(folder, name, "cgroup.procs")):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:  # it has ended by itself; the others are still to be ended
+                continue
+
+
+def members(file: str) -> list[int]:
+    """Processes of a group. A 0 stands for one that cannot be seen from here; as a signal's aim it would be ourselves."""
+    try:
+        with open(file, encoding="ascii") as opened:
+            return [pid for pid in map(int, opened.read().split()) if pid]
+    except OSError:  # gone meanwhile, or no group but one of the folder's own files
+        return []
 
 
 def removed(folder: str) -> bool:
