@@ -15,7 +15,10 @@ from arena.errors import ArenaError, SandboxError
 from arena.trajectory import Trajectory
 
 KEPT_BYTES = 64 << 20
-"""What is kept of each stream; the rest is read and thrown away, so that the command never waits for us."""
+"""What is kept of each stream; the rest is read and thrown away, so that the command never waits for room."""
+BREATH_S = 0.005
+"""Between two reads. A pipe holds 64 KiB, so a stream carries 13 MB a second: far above any agent's, and a flood cannot play
+ping-pong with its reader, which the scheduler of Linux 6.18 let starve honest boxes on the same processor for seconds."""
 LINE_BYTES = 4 << 20
 """A longer line is kept, but not read as an event: parsed, it may take a hundred times its size."""
 SHOWN = 160
@@ -94,6 +97,7 @@ class Transcript:
                             self._fault, left = fault, 0
                         left -= len(piece)
                     feed(piece)
+                    time.sleep(BREATH_S)
 
         return threading.Thread(target=read, name=path.stem)
 

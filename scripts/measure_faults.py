@@ -1,6 +1,6 @@
 """What a machine goes through with arena on it, and what is left behind. Needs arena installed.
 
-load    8 cells at once, most of them hostile: do the honest ones finish, and how long does a `true` of the host take?
+load    9 cells at once, most of them hostile: do the honest ones finish, and how long does a `true` of the host take?
 kills   `arena run` is ended 50 times with SIGKILL at random moments: is anything left after a second, is the record whole?
 ended   the same while hostile agents play, without any scoring
 """
@@ -63,6 +63,16 @@ file = open("/tmp/x", "wb", buffering=0)
 while True:
     try: file.write(bytes(1 << 20))
     except OSError: pass
+""",
+    "fork churn": """
+import os
+for _ in range(120):
+    if os.fork() == 0: break
+while True:
+    try: child = os.fork()
+    except OSError: continue
+    if child == 0: os._exit(0)
+    os.waitpid(child, 0)
 """,
     "log flood": "import sys\nwhile True: print('{}' * 500); print('x' * 999, file=sys.stderr)",
 }
@@ -149,8 +159,9 @@ def load(root: Path, names: list[str], budget_s: float) -> list[str]:
 def ended(root: Path, count: int) -> list[str]:
     """End arenas at random moments while hostile agents play; what was left after a second each time."""
     before, faults, chance = mounts(), [], random.Random(count)
+    hostile = [name for name in AGENTS if not name.startswith("honest")]
     for number in range(count):
-        name, moment_s = list(AGENTS)[2 + number % 6], chance.uniform(0.3, 1.5)
+        name, moment_s = hostile[number % len(hostile)], chance.uniform(0.3, 1.5)
         with cell(root, name, BUDGET_S) as arena:
             time.sleep(moment_s)
             arena.kill()

@@ -217,6 +217,16 @@ def test_root_outside_is_nobody_inside():
     assert uid in bwrap.UIDS and f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}" in status and "Groups:\t \n" in status
 
 
+@as_root
+def test_a_user_who_still_has_a_dead_process_is_left_alone():
+    with bwrap.throw_away_user() as uid:
+        pass
+    with subprocess.Popen(["true"], user=uid, stdout=subprocess.DEVNULL) as dead:
+        os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # not reaped: it counts for its user
+        with bwrap.throw_away_user() as other:
+            assert other != uid
+
+
 def child_of_init(box):
     """Host pid of the command."""
     bwrap_pid = box._bwrap.pid

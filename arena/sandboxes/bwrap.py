@@ -6,7 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,13 +94,26 @@ def _settings() -> dict[str, str]:
 
 @contextmanager
 def throw_away_user() -> Iterator[int]:
-    """A user id that no other box of this machine has now. The kernel frees the name with the process that holds it."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
-        for uid in UIDS:
+    """A user id that no other box of this machine has now. The kernel frees the name with the process that holds it.
+
+    Nor has a process of an earlier box, which would count for the new one: an arena was killed, and nobody reaps what it left.
+    """
+    for uid in UIDS:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
             try:
                 held.bind(f"\0arena/uid/{uid}")
             except OSError:
                 continue
-            yield uid
-            return
+            if uid not in users():
+                yield uid
+                return
     raise SandboxError(f"all {len(UIDS)} throw-away users are taken by running boxes; end some of them")
+
+
+def users() -> set[int]:
+    """Who has processes on this machine, dead ones that nobody has reaped among them."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.add(entry.stat().st_uid)  # the kernel's own: of this folder, unlike of what it holds, also when undumpable
+    return found

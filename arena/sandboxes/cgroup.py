@@ -133,7 +133,7 @@ class Group:
 
     def killed(self) -> int:
         """Processes of the box that the kernel ended because its memory was used up."""
-        return self._count("memory", {1: "memory.oom_control", 2: "memory.events"}, "oom_kill")
+        return events(self._told("memory", {1: "memory.oom_control", 2: "memory.events"})).get("oom_kill", 0)
 
     def hits(self) -> list[str]:
         """Which limits the box has met, in words."""
@@ -141,8 +141,11 @@ class Group:
         if killed := self.killed():
             size = (self._limits.memory_bytes or 0) // MIB
             said.append(f"its memory of {size} MiB was used up, and the kernel ended {killed} of its processes")
-        if refused := self._count("pids", {1: "pids.events", 2: "pids.events"}, "max"):
-            said.append(f"it had {self._limits.processes} processes, and {refused} more were refused")
+        # RLIMIT_NPROC refuses before the group does (see start.py), so its own count of refusals is mostly 0.
+        refused = events(self._told("pids", {1: "pids.events", 2: "pids.events"})).get("max", 0)
+        most = int(self._told("pids", {1: "pids.peak", 2: "pids.peak"}) or 0)
+        if refused or most >= self._limits.processes:
+            said.append(f"it had {self._limits.processes} processes, as many as it may")
         return said
 
     def hurry(self, pid: int) -> None:
@@ -168,14 +171,15 @@ class Group:
             if left:
                 time.sleep(keeper.LOOK_S)
 
-    def _count(self, controller: str, files: Mapping[int, str], name: str) -> int:
+    def _told(self, controller: str, files: Mapping[int, str]) -> str:
+        """A file of the kernel's (by version), empty where there is none."""
         if controller not in self._places:
-            return 0
+            return ""
         version, folder = self._places[controller]
         try:
-            return events((folder / files[version]).read_text()).get(name, 0)
-        except OSError:  # kernels before 4.3 do not count; ENODEV while an engine takes its group away
-            return 0
+            return (folder / files[version]).read_text()
+        except OSError:  # older kernels do not have all of them; ENODEV while an engine takes its group away
+            return ""
 
     def _fill(self, controller: str, wanted: list[Setting]) -> None:
         """Make the group, one for all controllers of version 2, and write the limits."""

@@ -54,7 +54,7 @@ def start(
             "argv": ["bwrap", "--args", str(handed[-1]), "--", *process_1(box, runtime, theirs.fileno())],
             "env": {"PATH": "/usr/bin:/bin"},  # nothing of arena's: bwrap's environment shows inside until init.py runs
             "groups": list(groups),
-            "limits": rlimits(box, uid, grouped="processes" in in_force),
+            "limits": rlimits(box, uid),
             "cpus": sorted(box.cpus or ()),
             "uid": uid,
             "sources": sources,
@@ -76,8 +76,10 @@ def start(
             ours.close()
             raise SandboxError(f"cannot start {sys.executable}: {error.strerror}") from None
     limits = _in_force(box, uid, in_force)
-    by_namespace = uid is None and limits.get("processes", "").startswith("RLIMIT_NPROC")
-    return _taken_over(bwrap, ours, limits, box.limits.processes if by_namespace else None)
+    by_namespace = uid is None and counts_by_namespace(os.uname().release)
+    # bwrap is in the box's group, but not in its namespace.
+    processes = box.limits.processes - ("processes" in in_force)
+    return _taken_over(bwrap, ours, limits, processes if by_namespace else None)
 
 
 def _taken_over(bwrap: subprocess.Popen[bytes], control: socket.socket, limits: Mapping[str, str], processes: int | None) -> Live:
@@ -137,7 +139,7 @@ def process_1(box: Box, runtime: Runtime, control: int) -> list[str]:
     return [runtime.python, "-I", "-S", INIT_INSIDE, str(control), ",".join(map(str, box.pass_fds)), *box.command]
 
 
-def rlimits(box: Box, uid: int | None, grouped: bool) -> dict[str, int]:
+def rlimits(box: Box, uid: int | None) -> dict[str, int]:
     """Limits for launch.py. RLIMIT_NPROC counts a user's processes, so it needs a user of the box's own."""
     limits = {
         # No core, not even for a handler of the host that core_pattern names: it would run as root on what a box made, and 0
@@ -148,8 +150,9 @@ def rlimits(box: Box, uid: int | None, grouped: bool) -> dict[str, int]:
         "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one box could starve the judge
         "RLIMIT_NICE": 0,
     }
-    # Where a group counts them, the group should be the one that refuses: it also counts how often.
-    return limits if uid is None or grouped else limits | {"RLIMIT_NPROC": box.limits.processes}
+    # Also where a group counts them. A group refuses a fork at its end, when all mappings have been copied under the locks of
+    # the host's own files: beside a fork bomb no other box could start a program. This limit is looked at first.
+    return limits if uid is None else limits | {"RLIMIT_NPROC": box.limits.processes}
 
 
 def _in_force(box: Box, uid: int | None, others: Mapping[str, str]) -> dict[str, str]:
