@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ Inputs = tuple[torch.Tensor, ...]
 Measured = tuple[str, dict[str, float], Callable[[], str]]
 """What was measured, the worst error of each metric, and the place of the worst, in words."""
 MakeInputs = Callable[[Mapping[str, int], int, str, str], Inputs]
+_loading = threading.Lock()
+"""A problem's modules are loaded anew for each score, and two scores may be taken at once."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,11 @@ class Code:
 
 def load(problem: Problem, profile: Profile, folder: Path | None = None) -> Code:
     """The code of `problem`, in `folder` where it is not among the problems; DataError when a file breaks the contract."""
-    folder = folder or paths.problems() / problem.name
+    with _loading:
+        return _load(problem, profile, folder or paths.problems() / problem.name)
+
+
+def _load(problem: Problem, profile: Profile, folder: Path) -> Code:
     package = f"arena_problem_{problem.name}"
     sys.modules[package] = ModuleType(package)
     sys.modules[package].__path__ = [str(folder)]
