@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal, get_args
 
 from arena import catalog, judge, paths, scratch
@@ -26,8 +27,8 @@ AT_ONCE = {"gpu": 1, "cpu": 2}
 """Wrong solutions that are scored side by side. They are refused for their answers, before any clock is read: on a processor one
 may import torch while the judge computes the other's reference. A GPU takes one score at a time."""
 BRIEF = {"gpu": GPU, "cpu": replace(CPU, processes=1, min_calls=4, min_windows=3, max_windows=3)}
-"""What those that pass are timed with, but for the oracle: only a factor is asked of naive, and by the published plan it took up to
-90 s on a processor."""
+"""What those that pass are timed with, but for the oracle: only a factor is asked of naive, and by the published plan it took
+up to 90 s on a processor."""
 HONEST_GAP = 3.0
 """The oracle must be faster than naive by more than this factor."""
 SCORES = {"gpu": 2, "cpu": 4}
@@ -135,8 +136,28 @@ def _scored(
     for name in names:
         if name not in untimed:
             yield name, score(solutions[name], BRIEF[profile] if wanted[name] == "passed" and name != "oracle" else None)
-    with ThreadPoolExecutor(AT_ONCE[profile]) as pool:
-        yield from zip(untimed, pool.map(score, [solutions[name] for name in untimed]), strict=True)
+    for first in range(0, len(untimed), AT_ONCE[profile]):
+        names = untimed[first : first + AT_ONCE[profile]]
+        yield from zip(names, _at_once(score, [solutions[name] for name in names]), strict=True)
+
+
+def _at_once(score: Score, paths: list[Path]) -> Iterator[Passed | Refused]:
+    """Scores taken side by side. After Ctrl-C nobody waits for the threads, and their boxes end with arena."""
+    if len(paths) == 1:
+        yield score(paths[0])
+        return
+    results = [Future[Passed | Refused]() for _ in paths]
+
+    def work(path: Path, result: Future[Passed | Refused]) -> None:
+        try:
+            result.set_result(score(path))
+        except BaseException as error:
+            result.set_exception(error)
+
+    for pair in zip(paths, results, strict=True):
+        Thread(target=work, args=pair, daemon=True).start()
+    for result in results:
+        yield result.result()
 
 
 def _measured(result: Passed | Refused) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`arena check`: a problem that is fit passes, and each way of not being fit is found and named."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,36 @@ def test_a_first_line_that_names_no_verdict(first: str, said: str, arena: Arena)
     assert done.code == 2
     assert f"arena: {path}{said}" in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(("profile", "most"), [("cpu", 2), ("gpu", 1)])
+def test_only_refusals_are_taken_side_by_side_and_all_but_the_oracle_briefly(profile, most):
+    """The order of the results, the plan of each, and how many are under way."""
+    wanted = {"wrong_a": "incorrect", "wrong_b": "incorrect", "wrong_c": "passed", "wrong_d": "incorrect"}
+    wanted |= {"cheat": "cheated", "naive": "passed", "oracle": "passed"}
+    under_way, highest, plans = [], [0], {}
+
+    def score(path, plan=None):
+        under_way.append(path.name)
+        time.sleep(0.05)
+        highest.append(len(under_way))
+        under_way.remove(path.name)
+        plans[path.name] = plan
+        return path.name
+
+    found = list(gate._scored({name: Path(name) for name in wanted}, wanted, score, profile))
+    assert found == [(name, name) for name in ("naive", "oracle", "cheat", "wrong_c", "wrong_a", "wrong_b", "wrong_d")]
+    assert max(highest) == most
+    assert {name for name, plan in plans.items() if plan == gate.BRIEF[profile]} == {"naive", "wrong_c"}
+    assert {plan for name, plan in plans.items() if name not in ("naive", "wrong_c")} == {None}
+
+
+def test_what_goes_wrong_beside_another_score_is_raised():
+    def score(path):
+        raise ValueError(path.name)
+
+    with pytest.raises(ValueError, match="wrong_a"):
+        list(gate._at_once(score, [Path("wrong_a"), Path("wrong_b")]))
 
 
 @pytest.mark.slow

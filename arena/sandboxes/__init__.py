@@ -29,7 +29,7 @@ class Limits:
     """Largest single file (RLIMIT_FSIZE)."""
     open_files: int = 4096
     processes: int = 2048
-    """By a control group, and by RLIMIT_NPROC where the box has a uid or a user namespace of its own."""
+    """By a control group, and by RLIMIT_NPROC where the box has a user namespace or a uid that it counts for."""
     memory_bytes: int | None = None
     """All memory of the box, its tmpfs included: by a control group, else by a watcher (watch.py). None: no limit."""
     cpus: float | None = None

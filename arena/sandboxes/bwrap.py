@@ -107,7 +107,9 @@ def throw_away_user() -> Iterator[int]:
             if uid not in users():
                 yield uid
                 return
-    raise SandboxError(f"all {len(UIDS)} throw-away users are taken by running boxes; end some of them")
+    raise SandboxError(
+        f"all {len(UIDS)} throw-away users have processes, of running boxes or dead ones that nobody has reaped; end some of them"
+    )
 
 
 def users() -> set[int]:

@@ -41,7 +41,7 @@ def staged(binds: Iterable[Bind], folder: Path) -> list[dict[str, Any]]:
 def configuration(box: Box, made: Plan, runtime: Runtime, user: User, mounts: list[dict[str, Any]]) -> dict[str, Any]:
     """What the Docker API calls the container's configuration. The engine's own filter stays on: no seccomp option is given."""
     limits = box.limits
-    bounds = rlimits(box, user.uid)
+    bounds = rlimits(box, None)
     return {
         "Image": f"{IMAGE}:{image(made)[0]}",
         "Entrypoint": [runtime.python, "-I", "-S", ENTER_INSIDE],

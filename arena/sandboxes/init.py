@@ -16,6 +16,7 @@ Where BRIDGES exists, it carries that traffic too (bridge.py, which lies beside 
 # ruff: noqa: PTH103, PTH112, PTH208  (importing pathlib would add 6 ms to every start)
 import ctypes
 import os
+import resource
 import select
 import signal
 import struct
@@ -34,6 +35,17 @@ REPLY = struct.Struct("<BQ")
 FREEZE_LIMIT_S = 2.0
 PR_SET_DUMPABLE = 4
 CPUCLOCK_SCHED = 2
+
+
+def bound(processes: int) -> None:
+    """Let this user namespace have so many processes. Any earlier, the limit would have counted all that this user has outside.
+
+    Also where a control group counts them. A group refuses a fork at its end, when all mappings have been copied under the locks
+    of files that every box shares: beside a fork bomb no other could start a program. This limit is looked at first.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    most = processes if hard == resource.RLIM_INFINITY else min(processes, hard)
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
 def close_all_but(kept: set[int]) -> None:
@@ -241,8 +253,11 @@ def main() -> None:
     carried = bridges()
     furnish(os.environ["HOME"])
     os.write(control, b"ready")
-    if os.read(control, 16) != b"go":
+    word, _, processes = os.read(control, 16).partition(b" ")
+    if word != b"go":
         sys.exit("init: arena did not take the box over")
+    if processes:
+        bound(int(processes))
     command = start(sys.argv[3:], control)
     for fd in kept:  # the other side is to see it when the command closes them
         os.close(fd)

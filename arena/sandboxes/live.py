@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import resource
 import select
 import signal
 import socket
@@ -195,7 +194,7 @@ def ended(pidfd: int, timeout_s: float | None) -> bool:
 def hail(control: socket.socket, timeout_s: float, processes: int | None = None) -> int | None:
     """Wait for process 1 to report; its pidfd, or None when the box ended first. TimeoutError.
 
-    `processes` bounds the box's processes, those of its user namespace. Asked for any earlier, it would bound all of the user's.
+    `processes` bounds the box's processes, those of its user namespace: process 1 sets it when told to start the command.
 
     Its pid comes from the kernel with the message (SO_PASSCRED), and it starts the command only when told to, so it cannot
     have ended and its number cannot be somebody else's. `--info-fd` gives a number that may have been used again.
@@ -207,13 +206,11 @@ def hail(control: socket.socket, timeout_s: float, processes: int | None = None)
             return None
         pid, _, _ = CREDENTIALS.unpack(ancillary[0][2])
         init = os.pidfd_open(pid)
-        if processes is not None:
-            resource.prlimit(pid, resource.RLIMIT_NPROC, (processes, processes))
     except (ConnectionResetError, ProcessLookupError):
         return None
     control.settimeout(ANSWER_S)
     try:
-        control.send(b"go")
+        control.send(b"go" if processes is None else b"go %d" % processes)
     except (BrokenPipeError, ConnectionResetError):
         os.close(init)
         return None

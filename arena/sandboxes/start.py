@@ -76,10 +76,9 @@ def start(
             ours.close()
             raise SandboxError(f"cannot start {sys.executable}: {error.strerror}") from None
     limits = _in_force(box, uid, in_force)
-    by_namespace = uid is None and counts_by_namespace(os.uname().release)
     # bwrap is in the box's group, but not in its namespace.
     processes = box.limits.processes - ("processes" in in_force)
-    return _taken_over(bwrap, ours, limits, processes if by_namespace else None)
+    return _taken_over(bwrap, ours, limits, processes if counts_by_namespace(os.uname().release) else None)
 
 
 def _taken_over(bwrap: subprocess.Popen[bytes], control: socket.socket, limits: Mapping[str, str], processes: int | None) -> Live:
@@ -140,7 +139,7 @@ def process_1(box: Box, runtime: Runtime, control: int) -> list[str]:
 
 
 def rlimits(box: Box, uid: int | None) -> dict[str, int]:
-    """Limits for launch.py. RLIMIT_NPROC counts a user's processes, so it needs a user of the box's own."""
+    """Limits for launch.py, to which init.py adds its own. Before Linux 5.14 RLIMIT_NPROC needs a user of the box's own."""
     limits = {
         # No core, not even for a handler of the host that core_pattern names: it would run as root on what a box made, and 0
         # does not keep it away. 1 does; the filter keeps the value.
@@ -150,9 +149,8 @@ def rlimits(box: Box, uid: int | None) -> dict[str, int]:
         "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one box could starve the judge
         "RLIMIT_NICE": 0,
     }
-    # Also where a group counts them. A group refuses a fork at its end, when all mappings have been copied under the locks of
-    # the host's own files: beside a fork bomb no other box could start a program. This limit is looked at first.
-    return limits if uid is None else limits | {"RLIMIT_NPROC": box.limits.processes}
+    by_user = uid is not None and not counts_by_namespace(os.uname().release)
+    return limits | {"RLIMIT_NPROC": box.limits.processes} if by_user else limits
 
 
 def _in_force(box: Box, uid: int | None, others: Mapping[str, str]) -> dict[str, str]:
