@@ -137,8 +137,8 @@ def _scored(
         if name not in untimed:
             yield name, score(solutions[name], BRIEF[profile] if wanted[name] == "passed" and name != "oracle" else None)
     for first in range(0, len(untimed), AT_ONCE[profile]):
-        names = untimed[first : first + AT_ONCE[profile]]
-        yield from zip(names, _at_once(score, [solutions[name] for name in names]), strict=True)
+        some = untimed[first : first + AT_ONCE[profile]]
+        yield from zip(some, _at_once(score, [solutions[name] for name in some]), strict=True)
 
 
 def _at_once(score: Score, paths: list[Path]) -> Iterator[Passed | Refused]:

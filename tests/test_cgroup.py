@@ -174,11 +174,17 @@ os._exit(0)
 
 
 @real
-@pytest.mark.skipif(not HIGHEST.exists(), reason="this kernel does not keep the highest count of processes")
 def test_processes_are_bounded_from_the_first_fork_on():
     with bwrap.run(Box("agent", ("python", "-c", FORKS), limits=Limits(processes=16))) as box:
         made, why = box.stdout.read().decode().split(" ", 1)
         assert 8 <= int(made) < 16 and why == "Resource temporarily unavailable\n"
+
+
+@real
+@pytest.mark.skipif(not HIGHEST.exists(), reason="this kernel does not keep the highest count of processes")
+def test_that_the_limit_of_processes_was_met_is_told():
+    with bwrap.run(Box("agent", ("python", "-c", FORKS), limits=Limits(processes=16))) as box:
+        box.wait(30)
     assert box.exceeded[0].startswith("it was at its limit of 16 processes")
 
 

@@ -152,7 +152,7 @@ class Account:
             self._write(Stopped(_now(), self.now_s(), stop.status, stop.message))
 
     def now_s(self) -> float:
-        """Seconds since the gateway began to serve, as the ledger has them: exact, as `last_before` compares them."""
+        """Seconds since the gateway began to serve, as the ledger has them; to the microsecond, for `last_before`."""
         return round(time.monotonic() - self._start_s, 6)
 
     def heard(self) -> None:

@@ -134,7 +134,7 @@ class Group:
 
     def killed(self) -> int:
         """Processes of the box that the kernel ended because its memory was used up."""
-        return events(self._told("memory", {1: "memory.oom_control", 2: "memory.events"})).get("oom_kill", 0)
+        return events(self._told("memory", "memory.oom_control", "memory.events")).get("oom_kill", 0)
 
     def hits(self) -> list[str]:
         """Which limits the box has met, in words."""
@@ -144,8 +144,8 @@ class Group:
             said.append(f"its memory of {size} MiB was used up, and the kernel ended {killed} of its processes")
         # RLIMIT_NPROC refuses before the group does (see init.py), so its own count of refusals is mostly 0. Forks that fail
         # at the same time leave the peak a few short.
-        refused = events(self._told("pids", {1: "pids.events", 2: "pids.events"})).get("max", 0)
-        most = int(self._told("pids", {1: "pids.peak", 2: "pids.peak"}) or 0)
+        refused = events(self._told("pids", "pids.events")).get("max", 0)
+        most = int(self._told("pids", "pids.peak") or 0)
         if refused or most >= NEARLY * self._limits.processes:
             said.append(f"it was at its limit of {self._limits.processes} processes")
         return said
@@ -173,13 +173,13 @@ class Group:
             if left:
                 time.sleep(keeper.LOOK_S)
 
-    def _told(self, controller: str, files: Mapping[int, str]) -> str:
-        """A file of the kernel's (by version), empty where there is none."""
+    def _told(self, controller: str, file: str, in_version_2: str = "") -> str:
+        """A file of the kernel's, empty where there is none; in version 2 some have another name."""
         if controller not in self._places:
             return ""
         version, folder = self._places[controller]
         try:
-            return (folder / files[version]).read_text()
+            return (folder / (in_version_2 if version == 2 and in_version_2 else file)).read_text()
         except OSError:  # older kernels do not have all of them; ENODEV while an engine takes its group away
             return ""
 
