@@ -58,7 +58,9 @@ def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "c
             # Products of two keys are about 0.5: the powers of their triangle grow to 1e7 before they vanish.
             return build(shape, gates, values, common=1.0)
         case "beta_near_zero":
-            return build(shape, gates, values, lean=-7.0)
+            # With a spread of 1 a few tokens write a hundred times as much as the others: answers are then products with one key,
+            # near 0 by chance, and bf16 operands lose up to 2.4e-2 of such a row among 32768 tokens (measured; 8.8e-3 with 0.5).
+            return build(shape, gates, values, lean=-7.0, spread=0.5)
         case "beta_near_one":
             return build(shape, gates, values, lean=7.0)
     q, k, v, g, beta, S0 = build(shape, gates, values)

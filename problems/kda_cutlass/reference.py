@@ -43,9 +43,10 @@ def build(
     least: float = 1e-3,
     most: float = 1.0,
     lean: float = 0.0,
+    spread: float = 1.0,
     common: float = 0.0,
 ) -> Inputs:
-    """Inputs with a decay rate from `least` to `most` per channel and beta = sigmoid(N(lean, 1)).
+    """Inputs with a decay rate from `least` to `most` per channel and beta = sigmoid(N(lean, spread**2)).
 
     Every head's keys have `common` times one direction of their sequence added before they are scaled to length 1.
     """
@@ -61,7 +62,7 @@ def build(
     S0 = 0.5 * normal(B, H, D, D)
     rate = torch.rand(H, D, generator=gates, device=gates.device).mul_(math.log(most / least)).exp_().mul_(least)
     g = -rate * softplus(normal(B, T, H, D, generator=gates))
-    beta = torch.sigmoid(lean + normal(B, T, H, generator=gates)).bfloat16()
+    beta = torch.sigmoid(lean + spread * normal(B, T, H, generator=gates)).bfloat16()
     return q.bfloat16(), k.bfloat16(), v, g, beta, S0
 
 

@@ -2,54 +2,26 @@
 # Triton: e4m3 tiles go by TMA from memory to the fp8 tensor cores; few rows of x meet the weights the other way round.
 # ruff: noqa: ANN001, ANN201
 
-from functools import partial
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-FEW_ROWS = 64
-"""Up to as many rows of x it is the bytes of w that take time."""
+DEEP = 128
+"""Values of a row in a tile: as many bytes as shared memory swizzles together."""
+FEW_ROWS, FEW_COLUMNS, FEW = 64, 128, {"num_warps": 4, "num_stages": 5}
+"""Up to as many rows of x it is the bytes of w that take time. 28672 rows of w are 224 tiles, and two programs of 100 KB fit a
+multiprocessor: all run at once, none is left for a second round, and no sum has to be shared out along K."""
+TILES, MANY = ((128, 256), (256, 128)), {"num_warps": 8, "num_stages": 4}
+"""The sums of either take 128 registers in each of 256 threads; four stages of 48 KB and half a tile of bf16 on its way out fill
+the shared memory. The loop over tiles is flattened: the loads of the next one run while this one is scaled and stored."""
 
 
-def fit(arguments: dict[str, Any], parts: int) -> None:
-    """Before a launch: what TMA moves at a time is a tile of this configuration, and of y one of so many parts."""
-    rows, columns, deep = (arguments[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
-    arguments["x"].block_shape = [rows, deep]
-    arguments["w"].block_shape = [columns, deep]
-    arguments["y"].block_shape = [rows, columns // parts]
-
-
-def config(parts: int, num_warps: int, num_stages: int, **sizes: int) -> triton.Config:
-    """Tiles 128 values deep, as many bytes as shared memory swizzles together."""
-    return triton.Config(
-        {"BLOCK_K": 128, **sizes}, num_warps=num_warps, num_stages=num_stages, pre_hook=partial(fit, parts=parts)
-    )
-
-
-# The sums of 128 x 256 take 128 registers in each of 256 threads; four stages of 48 KB, and half a tile of bf16 on its way out,
-# fill the shared memory. FLATTEN lets the loads of the next tile run while this one is scaled and stored. Of 128 x 128 two fit,
-# and one multiplies while the other stores, but they read a third more. What is left for the last round counts as well: 4095 x
-# 4104 is 544 tiles of 128 x 256, but 528 of 256 x 128, which is 4 rounds of an H200's 132 multiprocessors.
-MANY = [
-    config(2, 8, 4, BLOCK_M=128, BLOCK_N=256, FLATTEN=True),
-    config(2, 8, 4, BLOCK_M=128, BLOCK_N=256, FLATTEN=False),
-    config(2, 8, 4, BLOCK_M=256, BLOCK_N=128, FLATTEN=True),
-    config(2, 4, 3, BLOCK_M=128, BLOCK_N=128, FLATTEN=False),
-]
-# 28672 rows of w are 224 or 448 tiles. Two programs of 100 KB or four of 48 KB fit a multiprocessor, so all run at once, each
-# with as many bytes on their way: none is left for a second round, and no sum has to be shared out along K.
-FEW = [config(1, 4, 5, BLOCK_N=128), config(1, 4, 4, BLOCK_N=64)]
-
-
-@triton.autotune(MANY, key=["M", "N", "K"])
 @triton.jit(do_not_specialize=["M", "N", "K"])
 def many(
     x, w, y, sx, sw, M, N, K,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, FLATTEN: tl.constexpr, BAND: tl.constexpr = 8,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BAND: tl.constexpr = 8,
 ):  # fmt: skip
     """Tiles of y, one after another in each program. Outside of x and w TMA reads zeros, outside of y it writes nothing.
 
@@ -57,7 +29,7 @@ def many(
     """
     down, across = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     steps = tl.cdiv(K, BLOCK_K)
-    for tile in tl.range(tl.program_id(0), down * across, tl.num_programs(0), flatten=FLATTEN):
+    for tile in tl.range(tl.program_id(0), down * across, tl.num_programs(0), flatten=True):
         first = tile // (BAND * across) * BAND
         inside = tile % (BAND * across)
         height = tl.minimum(down - first, BAND)
@@ -73,7 +45,6 @@ def many(
         y.store([m0, n0 + BLOCK_N // 2], right.to(tl.bfloat16))
 
 
-@triton.autotune(FEW, key=["M", "N", "K"])
 @triton.jit(do_not_specialize=["M", "N", "K"])
 def few(x, w, y, sx, sw, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
     """BLOCK_N rows of w times all rows of x. w is the left factor: on Hopper that one has 64 rows at least, the right one 8."""
@@ -87,21 +58,32 @@ def few(x, w, y, sx, sw, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, 
     y.store([0, n0], acc.T.to(tl.bfloat16))
 
 
+def described(x: Tensor, w: Tensor, y: Tensor, rows: int, columns: int, parts: int) -> list[TensorDescriptor]:
+    """What TMA moves at a time: a tile of x, of w, and of y one of so many parts."""
+    boxes = ((x, [rows, DEEP]), (w, [columns, DEEP]), (y, [rows, columns // parts]))
+    return [TensorDescriptor.from_tensor(*box) for box in boxes]
+
+
 def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor, y: Tensor) -> None:
     (M, K), N = x.shape, len(w)
     if K % 16 or N % 8:
         raise ValueError(f"K={K}, N={N}: the tensor memory accelerator wants rows of whole 16 bytes")
-    boxes = [TensorDescriptor.from_tensor(tensor, [1, 1]) for tensor in (x, w, y)]
     if M <= FEW_ROWS:
-        few[lambda chosen: (triton.cdiv(N, chosen["BLOCK_N"]),)](
-            *boxes, sx, sw, M, N, K, BLOCK_M=max(16, triton.next_power_of_2(M))
-        )
+        rows = max(16, triton.next_power_of_2(M))
+        few[(triton.cdiv(N, FEW_COLUMNS),)](
+            *described(x, w, y, rows, FEW_COLUMNS, 1), sx, sw, M, N, K,
+            BLOCK_M=rows, BLOCK_N=FEW_COLUMNS, BLOCK_K=DEEP, **FEW,
+        )  # fmt: skip
         return
     processors = torch.cuda.get_device_properties(x.device).multi_processor_count
 
-    def programs(chosen: dict[str, Any]) -> tuple[int]:
-        """As many as fit at once, which is 128 x 256 sums to a multiprocessor."""
-        rows, columns = chosen["BLOCK_M"], chosen["BLOCK_N"]
-        return (min(triton.cdiv(M, rows) * triton.cdiv(N, columns), processors * (128 * 256) // (rows * columns)),)
+    def tiles(sizes: tuple[int, int]) -> int:
+        return triton.cdiv(M, sizes[0]) * triton.cdiv(N, sizes[1])
 
-    many[programs](*boxes, sx, sw, M, N, K)
+    # What is left for the last round counts: 4095 x 4104 is 544 tiles of 128 x 256, five rounds of an H200's 132 multiprocessors,
+    # but 528 of 256 x 128, which is four.
+    rows, columns = min(TILES, key=lambda sizes: triton.cdiv(tiles(sizes), processors))
+    many[(min(tiles((rows, columns)), processors),)](
+        *described(x, w, y, rows, columns, 2), sx, sw, M, N, K,
+        BLOCK_M=rows, BLOCK_N=columns, BLOCK_K=DEEP, **MANY,
+    )  # fmt: skip

@@ -89,10 +89,12 @@ def solution(x: Tensor, y: Tensor) -> None:
     while triton.cdiv(V, block) > processors(x.device):
         block *= 2
     parts = triton.cdiv(V, block)
+    # Rows of whole 16 bytes are read in pieces of 16. Of others a thread reads single elements, and more of them to hide that.
+    warps = block // (1024 if V % 4 == 0 else 2048)
     counters = torch.zeros(1 + R, dtype=torch.int32, device=x.device)
     stats = torch.empty(R, parts, 3, dtype=x.dtype, device=x.device)
     # Left to itself the compiler fuses products into the sums of `add`, which are exact only as they stand.
     softmax[(R * parts,)](
-        x, y, counters, stats, V, parts, triton.next_power_of_2(parts), block, True, num_warps=min(32, block // 1024),
-        enable_fp_fusion=False,
+        x, y, counters, stats, V, parts, triton.next_power_of_2(parts), block, True,
+        num_warps=max(1, min(32, warps)), enable_fp_fusion=False,
     )  # fmt: skip

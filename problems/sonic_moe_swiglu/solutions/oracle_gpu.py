@@ -9,10 +9,11 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 # Many rows per expert: 128 rows by 128 columns of both gate and up, so eight warps hold 128 x 256 sums, 128 registers a thread,
-# and four stages of 16 + 2 * 16 KB fill one multiprocessor. Few rows: the weights' bytes are what takes time. Then 64 rows (the
-# least of a warp group's product) by 64 columns, and two programs of four stages of 24 KB, whose loads keep memory busy.
-LARGE = {"BLOCK_R": 128, "BLOCK_I": 128, "BLOCK_H": 64, "num_warps": 8, "num_stages": 4}
-SMALL = {"BLOCK_R": 64, "BLOCK_I": 64, "BLOCK_H": 64, "num_warps": 4, "num_stages": 4}
+# and three stages of 16 + 2 * 16 KB; a fourth, for which there is room, made it slower (measured). Few rows: the weights' bytes
+# are what takes time. Then 64 rows (the least of a warp group's product) by 64 columns, and several programs of three stages of
+# 24 KB, whose loads keep memory busy.
+LARGE = {"BLOCK_R": 128, "BLOCK_I": 128, "BLOCK_H": 64, "num_warps": 8, "num_stages": 3}
+SMALL = {"BLOCK_R": 64, "BLOCK_I": 64, "BLOCK_H": 64, "num_warps": 4, "num_stages": 3}
 MANY_ROWS = 64
 """Mean rows per expert from which on tiles are large."""
 
