@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
+
 from arena.errors import JudgeError
 
 UNKNOWN = "unknown"
@@ -49,9 +51,10 @@ class Gpu:
         return version if isinstance(version, str) else str(version.decode())
 
     def strangers(self) -> list[int]:
-        """Pids of other processes that compute on this GPU."""
+        """Pids of processes that compute on this GPU and are neither this one nor its own: `arena check` has several workers."""
+        own = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
         processes = self.ask("ComputeRunningProcesses") or []
-        return sorted(process.pid for process in processes if process.pid != os.getpid())
+        return sorted(process.pid for process in processes if process.pid not in own)
 
     def minor(self) -> int | None:
         """Number of its node /dev/nvidia<N>, which need not be CUDA's."""
