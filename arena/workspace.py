@@ -173,6 +173,7 @@ def fill(
         "shapes": [dict(shape) for shape in shapes],
         "flops": [problem.flops(shape) for shape in shapes],
         "bytes": [problem.bytes(shape) for shape in shapes],
+        "latency": [dict(shape) for shape in problem.latency.get(profile, ())],
     }
     documents.write_json(run.work / "problem.json", public | figures)
     prompt = render_prompt(kit_folder / "prompt.md.j2", problem=problem, profile=profile, shapes=shapes, machine=machine)

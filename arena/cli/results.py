@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from arena.cli.output import people, safe, tell, verdict
-from arena.schema import Attainable, Device, Evidence, Hardware, Passed, Refused, Session, ShapeScore, Usage
+from arena.schema import Attainable, Device, Evidence, Hardware, Passed, Refused, Session, ShapeScore, TimedShape, Usage
 
 MOST_NAMES = 6
 """Kernels named to a person; all are in the annotation."""
@@ -65,7 +65,10 @@ def _shapes(score: Passed) -> Table:
     if score.device.attainable:
         table.add_column("attained", justify="right", no_wrap=True)
     for shape in score.shapes:
-        table.add_row(*_row(shape), *_attained(shape, score.device))
+        fraction = (f"{shape.ceiling_s * 1e6:.1f} us", f"{shape.peak_fraction:.4f}", shape.bound)
+        table.add_row(*_time(shape), *fraction, *_attained(shape, score.device))
+    for small in score.latency:
+        table.add_row(*_time(small), "", "not scored")
     return table
 
 
@@ -105,16 +108,9 @@ def _launched(found: Sequence[Evidence]) -> str:
     return f"launched {shown or 'nothing that was seen'}; {proof}"
 
 
-def _row(shape: ShapeScore) -> tuple[str, ...]:
+def _time(shape: TimedShape) -> tuple[str, ...]:
     low_s, high_s = shape.ci95
-    return (
-        words(shape.shape),
-        f"{shape.measured_s * 1e6:.1f} us",
-        f"± {(high_s - low_s) / 2 / shape.measured_s:.1%}",
-        f"{shape.ceiling_s * 1e6:.1f} us",
-        f"{shape.peak_fraction:.4f}",
-        shape.bound,
-    )
+    return words(shape.shape), f"{shape.measured_s * 1e6:.1f} us", f"± {(high_s - low_s) / 2 / shape.measured_s:.1%}"
 
 
 def show_attainable(found: Attainable, hardware: Hardware) -> None:

@@ -102,7 +102,7 @@ def plain_mode(subject: Subject) -> Mode:
     return "wall" if subject.memory.kind == "host" else "stream"
 
 
-def calls_per_window(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode) -> int:
+def calls_per_window(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, max_calls: int) -> int:
     """As many calls as fill a window, from a trial after the first calls are over. Uncapturable spoils the worker."""
     plan = subject.plan
     with _about(shape, "public"), buffers(subject, worker, shape, "public", plan.min_calls) as sets:
@@ -112,7 +112,7 @@ def calls_per_window(subject: Subject, worker: Worker, shape: Mapping[str, int],
         call_s = (done.elapsed_s if mode == "wall" else done.device_s) / plan.min_calls
         set_bytes = sets.input_layout.set_bytes + sets.output_layout.set_bytes
     room_bytes = subject.memory.room_bytes() or plan.sets_bytes
-    fill = min(round(plan.window_s / max(call_s, 1e-7)), plan.max_calls)
+    fill = min(round(plan.window_s / max(call_s, 1e-7)), max_calls)
     cold, most = -(-plan.cold_bytes // set_bytes), max(room_bytes // set_bytes, plan.min_calls)
     if cold > most:
         needed = f"{plan.cold_bytes / 1e6:.0f} MB of input sets are needed to be larger than this device's cache"

@@ -26,7 +26,7 @@ from arena.judge.statistics import interval, score_of
 from arena.judge.verify import worse
 from arena.judge.window import Seeds
 from arena.sandboxes import Sandbox
-from arena.schema import Device, Evidence, Hardware, Passed, Problem, Refused, ShapeScore
+from arena.schema import Device, Evidence, Hardware, Passed, Problem, Refused, ShapeScore, TimedShape
 
 REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
@@ -50,7 +50,7 @@ def score(
 
     `digest` is the problem's; `logs` receives each worker's streams; `plan` replaces the published effort;
     `folder` is the problem's own where it is not among the problems; without `hidden` only public inputs of the scored shapes
-    are checked, which is for the speed of a baseline and never for a score.
+    are checked and timed, which is for the speed of a baseline and never for a score.
     """
     clock, seeds = Clock(), Seeds()
     head: dict[str, Any] = {"problem": problem.name, "problem_digest": digest, "hardware": hardware.name}
@@ -61,7 +61,7 @@ def score(
         with bench(hardware, gpu) as place:
             loaded = code.load(problem, hardware.profile, folder)
             if not hidden:
-                loaded = replace(loaded, modes=(), extra_shapes=())
+                loaded, problem = replace(loaded, modes=(), extra_shapes=()), problem.model_copy(update={"latency": {}})
             if loaded.rate not in place.device.tflops:
                 known = ", ".join(place.device.tflops)
                 raise JudgeError(f"{hardware.name} gives no peak for {loaded.rate}, which bounds {problem.name} (known: {known})")
@@ -80,10 +80,12 @@ def score(
             )
             blocks = trial.run(subject, hardware.profile, start, place.anchor_gb_s, report)
             environment |= _changes(before, place.conditions()) | _anchors(blocks)
-            shapes = tuple(
-                _shape_score(subject, place.device, shape, [block.timed[number] for block in blocks])
-                for number, shape in enumerate(problem.shapes[hardware.profile])
-            )
+            timed = [
+                _timed(subject, place.device, shape, [block.timed[number] for block in blocks])
+                for number, shape in enumerate(problem.timed(hardware.profile))
+            ]
+            scored = len(problem.shapes[hardware.profile])
+            shapes = tuple(ShapeScore(**dict(each), peak_fraction=each.ceiling_s / each.measured_s) for each in timed[:scored])
             evidence = _evidence(subject, blocks[-1].evidence, start, place.counting, report)
     except Refusal as no:
         told: dict[str, Any] = {"message": no.message, "shape": no.shape, "mode": no.mode, "error": no.error}
@@ -98,6 +100,7 @@ def score(
         peak_fraction=geometric_mean(shape.peak_fraction for shape in shapes),
         device=place.device,
         shapes=shapes,
+        latency=tuple(timed[scored:]),
         evidence=evidence,
         review_suggested=any(shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
         or any(block.drift() > subject.plan.drift for block in blocks)
@@ -160,8 +163,8 @@ def _evidence(
         return audit.counted(subject, partial(start, wrapper=wrapper), launched)
 
 
-def _shape_score(subject: measure.Subject, device: Device, shape: Mapping[str, int], runs: list[measure.Timed]) -> ShapeScore:
-    """The runs of one shape, reduced to its number."""
+def _timed(subject: measure.Subject, device: Device, shape: Mapping[str, int], runs: list[measure.Timed]) -> TimedShape:
+    """The runs of one shape, reduced to its time."""
     least = ceiling(subject.problem.flops(shape), subject.problem.bytes(shape), device, subject.code.rate)
     wall_s = score_of([run.wall_s for run in runs])
     samples = tuple(run.samples_s for run in runs)
@@ -175,9 +178,8 @@ def _shape_score(subject: measure.Subject, device: Device, shape: Mapping[str, i
     error = runs[0].error
     for run in runs[1:]:
         error = worse(error, run.error)
-    return ShapeScore(
+    return TimedShape(
         shape=dict(shape),
-        peak_fraction=least.seconds / measured_s,
         ceiling_s=least.seconds,
         bound=least.bound,
         rate=subject.code.rate,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
@@ -23,9 +24,17 @@ SETTLING, SETTLED = 12, 5
 """Readings of the anchor at most, until two in a row differ by less than this part of the drift that is allowed."""
 
 
+class Way(NamedTuple):
+    """How a shape is timed."""
+
+    mode: Mode
+    calls: int
+    """In a window."""
+
+
 @dataclass(frozen=True)
 class Block:
-    """What one process said about every scored shape."""
+    """What one process said about every timed shape."""
 
     timed: tuple[measure.Timed, ...]
     evidence: tuple[Evidence, ...]
@@ -43,7 +52,7 @@ class Block:
 
 def run(subject: measure.Subject, profile: Profile, start: Start, anchor: Callable[[], float], report: Report) -> list[Block]:
     """One block for each timed process. Refusal when the submission fails."""
-    shapes, kind = subject.problem.shapes[profile], subject.memory.kind
+    scored, shapes, kind = subject.problem.shapes[profile], subject.problem.timed(profile), subject.memory.kind
     with ExitStack() as stack:
         # A machine with a GPU has cores to spare: these import torch while the first worker is checked.
         crew = _crew(subject, start, stack) if kind == "cuda" else []
@@ -53,14 +62,14 @@ def run(subject: measure.Subject, profile: Profile, start: Start, anchor: Callab
             with subject.clock.phase("check"), theirs():
                 _check(subject, worker, (*shapes, *subject.code.extra_shapes), report)
             with subject.clock.phase("benchmark"), theirs():
-                mode, calls = _mode(subject, worker, shapes)
+                ways = _ways(subject, worker, scored, shapes[len(scored) :])
         crew = crew or _crew(subject, start, stack)
         for _, worker in crew:
             worker.greet(kind)
         blocks = []
         for number, (own, worker) in enumerate(crew, start=1):
             report(f"timing, process {number} of {len(crew)}")
-            what = (anchor, shapes, mode, calls, number == len(crew))
+            what = (anchor, shapes, ways, scored if number == len(crew) and kind == "cuda" else ())
             with own:
                 block = _block(subject, worker, *what)
             for _ in range(subject.plan.repeats):
@@ -89,24 +98,21 @@ def _block(
     worker: Worker,
     anchor: Callable[[], float],
     shapes: tuple[Shape, ...],
-    mode: Mode,
-    calls: list[int],
-    last: bool,
+    ways: list[Way],
+    looked_at: tuple[Shape, ...],
 ) -> Block:
-    """Every shape timed in one fresh worker, and in the last one looked at."""
+    """Every shape timed in one fresh worker, and one more call on some of them looked at."""
     before_gb_s = _settled(anchor, subject.plan.drift)
     with subject.clock.phase("benchmark"), ours():
-        quiet = [measure.quiet(subject, worker, shape, mode, count) for shape, count in zip(shapes, calls, strict=True)]
+        quiet = [measure.quiet(subject, worker, shape, *way) for shape, way in zip(shapes, ways, strict=True)]
     _load(subject, worker)
     with subject.clock.phase("benchmark"), theirs():
-        timed = tuple(_time(subject, worker, *each) for each in zip(shapes, [mode] * len(shapes), calls, quiet, strict=True))
+        timed = tuple(_time(subject, worker, shape, *way, own) for shape, way, own in zip(shapes, ways, quiet, strict=True))
     worker.freeze()
     # Before the worker is ended: for some time after that the driver is busy taking its memory back.
     anchors = (before_gb_s, _settled(anchor, subject.plan.drift))
-    evidence: tuple[Evidence, ...] = ()
-    if last and subject.memory.kind == "cuda":
-        with subject.clock.phase("audit"), theirs():
-            evidence = tuple(audit.launched(subject, worker, shape) for shape in shapes)
+    with subject.clock.phase("audit"), theirs():
+        evidence = tuple(audit.launched(subject, worker, shape) for shape in looked_at)
     return Block(timed, evidence, anchors)
 
 
@@ -140,7 +146,7 @@ def _load(subject: measure.Subject, worker: Worker) -> None:
 
 
 def _check(subject: measure.Subject, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> None:
-    """Scored and hidden shapes, on the public distribution and on every hidden class of inputs."""
+    """Timed and hidden shapes, on the public distribution and on every hidden class of inputs."""
     for shape in shapes:
         report(f"checking {words(shape)}")
         measure.first_call(subject, worker, shape)
@@ -148,28 +154,29 @@ def _check(subject: measure.Subject, worker: Worker, shapes: tuple[Shape, ...], 
             measure.check(subject, worker, shape, kind)
 
 
-def _mode(subject: measure.Subject, worker: Worker, shapes: tuple[Shape, ...]) -> tuple[Mode, list[int]]:
-    """One mode for the whole score, and the calls in a window of each shape.
+def _ways(subject: measure.Subject, worker: Worker, scored: tuple[Shape, ...], latency: tuple[Shape, ...]) -> list[Way]:
+    """How each shape is timed: one mode for the whole score, one for the latency class, which must not move the score's.
 
     Trying to capture spoils the worker where it fails, so this is the last thing it does.
     """
 
-    def calls(mode: Mode) -> list[int]:
-        return [measure.calls_per_window(subject, worker, shape, mode) for shape in shapes]
+    def ways(mode: Mode, shapes: tuple[Shape, ...], most: int) -> list[Way]:
+        return [Way(mode, measure.calls_per_window(subject, worker, shape, mode, most)) for shape in shapes]
 
     plain = measure.plain_mode(subject)
-    found = calls(plain)
-    if plain == "wall":
-        return plain, found
-    try:
-        return "graph", calls("graph")
-    except Uncapturable:
-        return plain, found
-    except Refusal as no:
-        # Right call by call and wrong in a graph: work on the legacy stream, say, is left out of a capture without a word.
-        if no.verdict != "incorrect":
-            raise
-        return plain, found
+    classes = ((scored, subject.plan.max_calls), (latency, subject.plan.latency_calls))
+    found = [ways(plain, *each) for each in classes]
+    if plain != "wall":
+        try:
+            for number, each in enumerate(classes):
+                found[number] = ways("graph", *each)
+        except Uncapturable:
+            pass
+        except Refusal as no:
+            # Right call by call and wrong in a graph: work on the legacy stream, say, is left out of a capture without a word.
+            if no.verdict != "incorrect":
+                raise
+    return [way for some in found for way in some]
 
 
 def _time(subject: measure.Subject, worker: Worker, shape: Shape, mode: Mode, calls: int, quiet: measure.Quiet) -> measure.Timed:

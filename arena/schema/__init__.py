@@ -22,6 +22,7 @@ from arena.schema.score import (
     Score,
     ScoreHead,
     ShapeScore,
+    TimedShape,
     Timings,
     Verdict,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "ShapeScore",
     "Taken",
     "Tensor",
+    "TimedShape",
     "Timings",
     "Tolerance",
     "Usage",

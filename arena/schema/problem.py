@@ -46,6 +46,9 @@ class Problem(Record):
     """Whether a solution is given its outputs, contiguous, after the inputs, and writes its results into them; it returns None
     then. Otherwise it returns them, and what copying them into the judge's buffers takes is part of a call."""
     shapes: Mapping[Profile, tuple[Shape, ...]]
+    latency: Mapping[Profile, tuple[Shape, ...]] = {}
+    """Shapes too small for a ceiling to mean anything: checked and timed like the others, and told in microseconds without a
+    score."""
     tolerance: Tolerance
     gate: str = ""
     """A gate of the problem's own in the words of the prompt, with `{metric}` where the tolerance of that name belongs; empty
@@ -64,11 +67,22 @@ class Problem(Record):
     """Names of GPU kernels that no call may launch (`*` and `?` as in file names): those of libraries that the rules exclude."""
 
     @model_validator(mode="after")
+    def _every_shape_is_listed_once(self) -> Problem:
+        for key, profiles in (("latency", self.latency), ("shapes", self.shapes)):
+            for profile, shapes in profiles.items():
+                if profile not in self.shapes:
+                    raise ValueError(f"{key}.{profile}: `shapes` has none for this profile, and a score needs some")
+                if not shapes:
+                    raise ValueError(f"{key}.{profile}: a profile needs at least one shape")
+                for shape in shapes:
+                    if self.timed(profile).count(shape) > 1:
+                        raise ValueError(f"{key}.{profile}: {dict(shape)} is listed twice (`shapes` and `latency` share none)")
+        return self
+
+    @model_validator(mode="after")
     def _formulas_fit_the_shapes(self) -> Problem:
-        for profile, shapes in self.shapes.items():
-            if not shapes:
-                raise ValueError(f"shapes.{profile}: a profile needs at least one shape")
-            for shape in shapes:
+        for profile in self.shapes:
+            for shape in self.timed(profile):
                 for formula in (self.work.flops, self.work.bytes):
                     try:
                         value = evaluate(formula, shape)
@@ -90,6 +104,10 @@ class Problem(Record):
         if self.gate and not due <= told <= set(self.tolerance):
             raise ValueError(f"gate: must hold {', '.join(f'{{{metric}}}' for metric in self.tolerance)}, the tolerances")
         return self
+
+    def timed(self, profile: Profile) -> tuple[Shape, ...]:
+        """The scored shapes and then those of the latency class."""
+        return (*self.shapes[profile], *self.latency.get(profile, ()))
 
     def gate_text(self) -> str:
         """The words of the problem's own gate with its numbers."""

@@ -41,12 +41,12 @@ class Device(Record):
     """Of this very device (by UUID), where `arena calibrate` has been run on it."""
 
 
-class ShapeScore(Record):
-    """One scored shape."""
+class TimedShape(Record):
+    """One shape and its time."""
 
     shape: Mapping[str, int]
-    peak_fraction: float = Field(gt=0, le=1)
     ceiling_s: Positive
+    """The least time that the hardware needs."""
     bound: Literal["memory", "compute"]
     rate: Rate
     """Arithmetic whose peak bounds the operator's computing."""
@@ -65,6 +65,12 @@ class ShapeScore(Record):
     samples_s: tuple[tuple[Positive, ...], ...]
     """Every window's seconds per call, one tuple per worker process."""
     error: Errors
+
+
+class ShapeScore(TimedShape):
+    """One scored shape."""
+
+    peak_fraction: float = Field(gt=0, le=1)
 
 
 class Kernel(Record):
@@ -124,8 +130,10 @@ class Passed(ScoreHead):
     """Geometric mean over the shapes."""
     device: Device
     shapes: tuple[ShapeScore, ...] = Field(min_length=1)
+    latency: tuple[TimedShape, ...] = ()
+    """Shapes of the problem's latency class, which no number but their own time comes from."""
     evidence: tuple[Evidence, ...] = ()
-    """By shape; empty on a CPU."""
+    """By scored shape; empty on a CPU."""
     review_suggested: bool = False
     """True when a shape lies above 0.95 of its ceiling, the device's own speed moved while it was timed, the profiler of a GPU
     saw no kernel, or the counters another arithmetic than the problem's."""

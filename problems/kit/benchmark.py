@@ -150,16 +150,21 @@ def main() -> int:
         for shape, flops, bytes_ in zip(facts["shapes"], facts["flops"], facts["bytes"], strict=True):
             samples_s = measure(solution, make_inputs, facts, shape, device, options.windows)
             call_s = statistics.median(samples_s)
-            name = " ".join(f"{key}={value}" for key, value in shape.items())
-            print(
-                f"{name}: {call_s * 1e6:.1f} us per call ({min(samples_s) * 1e6:.1f}..{max(samples_s) * 1e6:.1f}), "
-                f"{bytes_ / call_s / 1e9:.1f} GB/s, {flops / call_s / 1e12:.4f} TFLOP/s",
-                flush=True,
-            )
+            rates = f"{bytes_ / call_s / 1e9:.1f} GB/s, {flops / call_s / 1e12:.4f} TFLOP/s"
+            print(f"{told(shape, samples_s)}, {rates}", flush=True)
+        for shape in facts["latency"]:
+            print(told(shape, measure(solution, make_inputs, facts, shape, device, options.windows)), flush=True)
     except (BadOutput, BadSolution) as error:
         print(error)
         return 1
     return 0
+
+
+def told(shape: Mapping[str, int], samples_s: Sequence[float]) -> str:
+    """A shape and the time of a call on it."""
+    name = " ".join(f"{key}={value}" for key, value in shape.items())
+    low_us, call_us, high_us = (1e6 * pick(samples_s) for pick in (min, statistics.median, max))
+    return f"{name}: {call_us:.1f} us per call ({low_us:.1f}..{high_us:.1f})"
 
 
 def measure(
