@@ -16,7 +16,7 @@ class Plan:
     """A window holds as many calls as fill this time, within the bounds below."""
     min_calls: int = 16
     max_calls: int = 128
-    latency_calls: int = 2048
+    latency_calls: int = 1024
     """The same for a shape of the latency class. What the judge itself adds to a window on a GPU, about 0.5 ms (wall over device
     in docs/measurements.md), would outweigh 128 tiny calls, and the veto would count it as theirs."""
     cold_bytes: int = 0

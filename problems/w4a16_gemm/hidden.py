@@ -25,6 +25,7 @@ EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
         {"M": 17, "N": 4104, "K": 11008, "G": 128},
         {"M": 67, "N": 1001, "K": 2112, "G": 64},
         {"M": 1000, "N": 2047, "K": 3200, "G": 128},
+        {"M": 777, "N": 2056, "K": 1152, "G": 64},
     ),
 }
 """Checked for correctness only: most sizes here fill no tile, M is 1 only here on a CPU, and G 64 only here on a GPU."""
