@@ -1,0 +1,156 @@
+"""How fast a problem's solutions and baselines are, without sandbox or judge: `python scripts/bench_solutions.py fp8_gemm ...`.
+
+For whoever writes one: a first answer in seconds. Each runs in a process of its own, is checked on one public input set of every
+scored shape, and timed over sets that are together larger than any cache: on a GPU in a CUDA graph where the calls can be
+captured (marked `s` for stream where not), by events around it. The judge's numbers are its own, and a few percent lower: they
+count the copy of what a solution returns. Prints a table for docs/measurements.md. `--hardware cpu` works on any machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from arena import baselines, catalog, paths
+from arena.judge import code
+from arena.judge.bench import bench
+from arena.judge.ceiling import ceiling, geometric_mean
+from arena.schema import Device, Hardware, Problem
+
+COLD_BYTES, MOST_SETS, REPEATS = 250_000_000, 64, 7
+SPIN_CYCLES = 3_000_000
+"""The GPU waits as long before the first event, so that no launch is late."""
+LIMIT_S = 300
+
+Call = Callable[[], object]
+
+
+def loaded(path: Path) -> Any:  # noqa: ANN401  a file of a problem's
+    """Its `solution`."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader, path
+    sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.solution
+
+
+def call_s(run: Call, calls: int, device: str) -> tuple[float, str]:
+    """Seconds for one of the calls in `run`, and how they were made."""
+    if device == "cpu":
+        return statistics.median(_wall_s(run) for _ in range(REPEATS)) / calls, ""
+    mode = ""
+    try:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            run()
+        run = graph.replay
+    except RuntimeError:
+        torch.cuda.synchronize()
+        mode = " s"
+    run()
+    return statistics.median(_device_s(run) for _ in range(REPEATS)) / calls, mode
+
+
+def _wall_s(run: Call) -> float:
+    begin_s = time.perf_counter()
+    run()
+    return time.perf_counter() - begin_s
+
+
+def _device_s(run: Call) -> float:
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda._sleep(SPIN_CYCLES)
+    begin.record()
+    run()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def on(shape: Mapping[str, int], problem: Problem, known: code.Code, solution: Any, device: str) -> tuple[float, str]:  # noqa: ANN401
+    """Seconds of a call on one shape, and marks: `s` for a stream's calls, `!` for an answer outside the gate."""
+    first = known.make_inputs(shape, 1, "public", device)
+    refs = known.outputs(first)
+    size = sum(tensor.nbytes for tensor in first)
+    count = min(MOST_SETS, max(4, -(-COLD_BYTES // size)))
+    sets = [first, *(known.make_inputs(shape, seed, "public", device) for seed in range(2, count + 1))]
+    dtypes = [getattr(torch, tensor.dtype) for tensor in problem.outputs]
+    given = [
+        tuple(torch.empty(ref.shape, dtype=dtype, device=device) for ref, dtype in zip(refs, dtypes, strict=True))
+        if problem.outputs_given
+        else ()
+        for _ in sets
+    ]
+    result = solution(*first, *given[0])
+    outs = given[0] or (result if isinstance(result, tuple) else (result,))
+    wrong = any(not errors[key] <= problem.tolerance[key] for _, errors, _ in known.measure(outs, refs, first) for key in errors)
+    del refs, outs, result
+
+    def run() -> None:
+        for inputs, outputs in zip(sets, given, strict=True):
+            solution(*inputs, *outputs)
+
+    took_s, mode = call_s(run, len(sets), device)
+    return took_s, mode + (" !" if wrong else "")
+
+
+def row(problem: Problem, hardware: Hardware, device: Device, path: Path) -> str:
+    """A line of the table: fractions of the ceiling by shape, and their geometric mean."""
+    known = code.load(problem, hardware.profile)
+    solution, cells, fractions = loaded(path), [], []
+    for shape in problem.shapes[hardware.profile]:
+        took_s, marks = on(shape, problem, known, solution, "cuda" if hardware.profile == "gpu" else "cpu")
+        fractions.append(ceiling(problem.flops(shape), problem.bytes(shape), device, known.rate).seconds / took_s)
+        cells.append(f"{fractions[-1]:.3f}{marks}")
+    return f"| {path.parent.name}/{path.stem} | {' | '.join(cells)} | {geometric_mean(fractions):.3f} |"
+
+
+def files(problem: Problem, hardware: Hardware) -> Iterator[Path]:
+    """The honest solutions and every baseline."""
+    folder = paths.problems() / problem.name
+    for name, path in catalog.solutions(folder, hardware.profile).items():
+        if name in ("oracle", "naive"):
+            yield path
+    yield from catalog.baselines(folder, hardware.profile).values()
+
+
+def main() -> None:
+    """Print a table for each problem."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problems", nargs="+")
+    parser.add_argument("--hardware", default="h200")
+    parser.add_argument("--file", type=Path, help="this one alone")
+    options = parser.parse_args()
+    hardware = catalog.hardware(options.hardware)
+    for name in options.problems:
+        problem = catalog.problem(name)
+        if options.file:
+            with bench(hardware, 0) as place:
+                device = place.device
+            print(row(problem, hardware, device, options.file))
+            continue
+        shapes = [" ".join(map(str, shape.values())) for shape in problem.shapes[hardware.profile]]
+        versions = ", ".join(" ".join(pair) for pair in baselines.versions(("torch", "triton")).items())
+        print(f"\n**{name}** on {hardware.name}, {versions}\n")
+        print("\n".join([f"| | {' | '.join(shapes)} | mean |", "|---" * (len(shapes) + 2) + "|"]), flush=True)
+        for path in files(problem, hardware):
+            command = [sys.executable, __file__, name, "--hardware", hardware.name, "--file", str(path)]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+                said = done.stdout.strip() or f"| {path.parent.name}/{path.stem} | {done.stderr.strip().splitlines()[-1]} |"
+            except subprocess.TimeoutExpired:
+                said = f"| {path.parent.name}/{path.stem} | not done after {LIMIT_S} s |"
+            print(said, flush=True)
+
+
+if __name__ == "__main__":
+    main()
