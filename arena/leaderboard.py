@@ -24,7 +24,8 @@ from typing import Literal, NamedTuple
 
 import jinja2
 
-from arena import documents
+from arena import documents, leaderboard_plot
+from arena.leaderboard_plot import Mark, Strip
 from arena.schema import AgentStatus, Annotation, Baselines, Name, Passed, Record, Review
 
 WITHDRAWN = frozenset({"reward_hack", "rubric_leak"})
@@ -165,10 +166,13 @@ class _Line(NamedTuple):
 
 
 def write(folder: Path, annotations: Iterable[Annotation], baselines: Iterable[Baselines] = ()) -> None:
-    """Render leaderboard.json and LEADERBOARD.md into `folder`."""
+    """Render leaderboard.json, LEADERBOARD.md and a plot for each hardware into `folder`."""
     board = build(annotations, baselines)
     folder.mkdir(parents=True, exist_ok=True)
     documents.write_json(folder / "leaderboard.json", board)
+    for table in board.tables:
+        title = f"Fraction of the ceiling reached on {table.hardware}"
+        documents.write_text(folder / f"{table.hardware}.svg", leaderboard_plot.plot(title, strips(table)))
     documents.write_text(folder / "LEADERBOARD.md", page(board))
 
 
@@ -328,6 +332,19 @@ def _best(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Best, ...]:
             _, _, row, trial = min(standing, key=lambda item: (-item[0], item[1]))
             best.append(Best(column=column.key, harness=row.harness, model=row.model, effort=row.effort, trial=trial))
     return tuple(best)
+
+
+def strips(table: Table) -> list[Strip]:
+    """What the plot shows: medians of the sealed rows and the baselines that ran, by problem."""
+    names = list(dict.fromkeys([*(column.key for column in table.columns), *(each.column for each in table.reached)]))
+    agents: dict[str, list[Mark]] = defaultdict(list)
+    for row in table.rows:
+        for key, entry in row.entries.items():
+            if entry.median is not None and row.network != "unsealed":
+                agents[key].append(Mark(" ".join(filter(None, (row.harness, row.model, row.effort))), entry.median))
+    lines = [(each.column, line) for each in table.reached for line in each.baselines.lines]
+    found = [(key, Mark(line.name, line.fraction, line.verdict == "passed")) for key, line in lines if line.fraction is not None]
+    return [Strip(name, agents[name], [mark for key, mark in found if key == name]) for name in names]
 
 
 def page(board: Board) -> str:

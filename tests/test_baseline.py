@@ -201,5 +201,5 @@ def test_same_records_same_bytes(tmp_path: Path) -> None:
     leaderboard.write(tmp_path / "one", trials, records)
     random.Random(1).shuffle(records)
     leaderboard.write(tmp_path / "two", trials, iter(records))
-    for name in ("LEADERBOARD.md", "leaderboard.json"):
+    for name in ("LEADERBOARD.md", "leaderboard.json", "cpu.svg", "h200.svg"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = [
     {"errors", "formula", "strict_yaml"},
     {"schema", "paths", "documents", "collect", "process"},
-    {"trajectory"},
+    {"trajectory", "leaderboard_plot"},
     {
         "catalog",
         "workspace",

@@ -272,8 +272,9 @@ def test_same_annotations_same_bytes(tmp_path: Path) -> None:
     leaderboard.write(tmp_path / "a", annotations)
     random.Random(1).shuffle(annotations)
     leaderboard.write(tmp_path / "b", iter(annotations))
-    assert {path.name for path in (tmp_path / "a").iterdir()} == {"LEADERBOARD.md", "leaderboard.json"}
-    for name in ("LEADERBOARD.md", "leaderboard.json"):
+    names = {path.name for path in (tmp_path / "a").iterdir()}
+    assert names == {"LEADERBOARD.md", "leaderboard.json", "cpu.svg", "h200.svg"}
+    for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     document = json.loads((tmp_path / "a" / "leaderboard.json").read_text())
     assert document["schema_version"] == 1
