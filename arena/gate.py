@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
@@ -25,9 +24,9 @@ HONEST = ("oracle", "naive")
 WRONG = "wrong_"
 """Every problem has some whose name begins so: a gate that refuses nothing has shown nothing."""
 CHEAT = "cheat_"
-AT_ONCE = {"gpu": max(1, (os.cpu_count() or 1) // 4), "cpu": 2}
-"""Wrong solutions that are scored side by side. They are refused for their answers, before any clock is read: some may import
-torch, in three processes each on a machine with a GPU, while the judge computes another's reference."""
+AT_ONCE = {"gpu": 4, "cpu": 2}
+"""Wrong solutions that are scored side by side. They are refused for their answers, before any clock is read: one may import
+torch while the judge computes another's reference. Four of any problem find room in the memory of an H200."""
 BRIEF = {"gpu": replace(GPU, processes=1), "cpu": replace(CPU, processes=1, min_calls=4, min_windows=3, max_windows=3)}
 """For all but the oracle, whose speed counts, and the cheats, who are to fail against the published plan. Only a factor is asked
 of naive, and by the published plan it took up to 90 s on a processor."""
@@ -43,7 +42,7 @@ in a row lay 12 % apart on one (docs/measurements.md)."""
 
 
 Score = Callable[..., Passed | Refused]
-"""Of the solution at a path, with the published effort or with another plan."""
+"""Of the solution at a path, with the published effort or with another plan, and on a GPU of its own or a shared one."""
 
 
 class Finding(Record):
@@ -82,12 +81,13 @@ def check(
     judge.preflight(hardware, gpu)
     digest = catalog.problem_digest(problem.name)
 
-    def score(path: Path, effort: Plan | None = None) -> Passed | Refused:
+    def score(path: Path, effort: Plan | None = None, shared: bool = False) -> Passed | Refused:
         try:
             submission = collect(path.parent, path.name)
         except NoSubmission as none:
             return judge.missing(none.reason, problem, hardware, digest)
-        return judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, plan=plan or effort, gpu=gpu)
+        how: dict[str, Any] = {"digest": digest, "sandbox": sandbox, "plan": plan or effort, "gpu": gpu, "shared": shared}
+        return judge.score(submission, problem, hardware, **how)
 
     findings = []
     for finding in _findings(problem, hardware, score):
@@ -141,7 +141,7 @@ def _scored(
     def one(name: str) -> Passed | Refused:
         published = name == "oracle" or name.startswith(CHEAT)
         brief = replace(BRIEF[profile], counters=name != "naive")  # its kernels are many, and what they did tells nothing
-        return score(solutions[name], None if published else brief)
+        return score(solutions[name], None if published else brief, name in untimed)
 
     for name in names:
         if name not in untimed:
@@ -174,7 +174,7 @@ def _measured(result: Passed | Refused) -> dict[str, Any]:
     """The numbers of a score, for tables."""
     if isinstance(result, Refused):
         return {"error": result.error, "mode": result.mode}
-    errors = [shape.error for shape in result.shapes]
+    errors = [shape.error for shape in (*result.shapes, *result.latency)]
     worst = {metric: max(error[metric] for error in errors) for metric in errors[0]}
     return {"peak_fraction": result.peak_fraction, "error": worst}
 

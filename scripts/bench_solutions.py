@@ -1,9 +1,9 @@
 """How fast a problem's solutions and baselines are, without sandbox or judge: `python scripts/bench_solutions.py fp8_gemm ...`.
 
 For whoever writes one: a first answer in seconds. Each runs in a process of its own, is checked on one public input set of every
-scored shape, and timed over sets that are together larger than any cache: on a GPU in a CUDA graph where the calls can be
-captured (marked `s` for stream where not), by events around it. The judge's numbers are its own, and a few percent lower: they
-count the copy of what a solution returns. Prints a table for docs/measurements.md. `--hardware cpu` works on any machine.
+scored shape, and timed over several sets, on a GPU together larger than its cache, and in a CUDA graph where the calls can be
+captured (marked `s` for stream where not), by events around it. An answer outside the gate is marked `!`. The judge's numbers are
+its own: they count the copy of what a solution returns. Prints a table for docs/measurements.md; works on `--hardware cpu` too.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ def main() -> None:
             command = [sys.executable, __file__, name, "--hardware", hardware.name, "--file", str(path)]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-                said = done.stdout.strip() or f"| {path.parent.name}/{path.stem} | {done.stderr.strip().splitlines()[-1]} |"
+                why = [f"status {done.returncode}", *done.stderr.strip().splitlines()][-1]
+                said = done.stdout.strip() or f"| {path.parent.name}/{path.stem} | {why} |"
             except subprocess.TimeoutExpired:
                 said = f"| {path.parent.name}/{path.stem} | not done after {LIMIT_S} s |"
             print(said, flush=True)

@@ -4,7 +4,9 @@ import hashlib
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,19 @@ import pytest
 pytest.importorskip("torch")
 
 from command import copy
-from test_leaderboard import SHAPE, trial
+from test_leaderboard import SHAPE
+from test_leaderboard import trial as annotated
 
 from arena import annotations, baseline, catalog, documents, judge, leaderboard, paths, workspace
 from arena.collect import Submission
 from arena.errors import DataError
+from arena.judge import code, link, trial
+from arena.judge.bench import bench
 from arena.judge.ceiling import geometric_mean
+from arena.judge.clock import Clock
+from arena.judge.measure import Subject
 from arena.judge.plan import CPU
+from arena.judge.window import Seeds
 from arena.sandboxes import bwrap
 from arena.schema import Annotation, Passed, Problem
 
@@ -105,6 +113,30 @@ def test_a_time_that_no_hardware_reaches_is_no_time_here_either(tmp_path: Path) 
 
 
 @boxed
+@pytest.mark.slow
+def test_what_it_does_to_the_device_has_nothing_timed_again(tmp_path: Path) -> None:
+    """A trusted kernel that slows down during the latency class: the process's scored times stand."""
+    begun: list[float] = []
+
+    def anchor() -> float:
+        begun.append(time.monotonic())
+        return 100.0 if begun[-1] - begun[0] < 3.0 else 50.0
+
+    source = HONEST + "    if len(x) == 2:\n        import time\n        time.sleep(1)\n"
+    asked = problem(tmp_path)
+    few = replace(QUICK, min_calls=2, max_calls=2, latency_calls=2, min_windows=1, max_windows=1, audits=0, drift=0.01, repeats=1)
+    with bench(catalog.hardware("cpu"), 0) as place:
+        subject = Subject(asked, code.load(asked, "cpu", FOLDER), place.memory, few, Seeds(), Clock())
+        submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
+        how = {"sandbox": bwrap, "cpus": place.cpus, "gpu": None, "env": place.env, "logs": None, "total_limit_s": 300.0}
+        [block] = trial.run(subject, "cpu", partial(link.start, submission, **how), anchor, lambda _: None)
+    assert time.monotonic() - begun[0] > 3.0
+    assert block.timed[1].samples_s[0] > 1
+    assert block.anchors_gb_s == (100.0, 100.0)
+    assert block.dropped == ()
+
+
+@boxed
 def test_the_speed_of_a_library_outside_the_gate_needs_no_small_shapes(tmp_path: Path) -> None:
     asked = baseline.ungated(problem(tmp_path))
     assert scored(ROUGH, asked).verdict == "crashed"
@@ -120,9 +152,7 @@ def test_the_agent_is_told_and_its_tools_go_over_them(tmp_path: Path) -> None:
     asked = problem(tmp_path)
     folders = {"problem_folder": FOLDER, "kit_folder": paths.problems() / "kit"}
     prompt = workspace.fill(run, asked, "cpu", asked.shapes["cpu"], "a machine", **folders)
-    told = (
-        "These small ones have to be right as well. They are timed too, but their times count for nothing:\n\n- R = 2, N = 64\n"
-    )
+    told = "These small ones have to be right as well:\n\n- R = 2, N = 64\n"
     assert told in prompt and "\n\n\n" not in prompt
     facts = json.loads((run.work / "problem.json").read_text())
     assert (facts["shapes"], facts["latency"]) == ([{"R": 8, "N": 4096}], [SMALL])
@@ -155,7 +185,7 @@ def test_who_has_none_is_told_of_none() -> None:
 
 
 def test_a_person_sees_its_time_and_that_it_is_not_scored(tmp_path: Path) -> None:
-    plain = trial(0.5)
+    plain = annotated(0.5)
     record = plain.model_dump(mode="json")
     record["score"]["latency"] = [SHAPE | {"shape": {"N": 1}, "measured_s": 7.3e-6}]
     annotation = Annotation.model_validate(record)

@@ -502,12 +502,12 @@ for M, N, K in ((131, 264, 528), (600, 136, 16), (33, 200, 272), (1, 8, 16)):
 """
 
 
-def ran(script, tmp_path, **env):
+def ran(script, tmp_path, folder=FOLDER, **env):
     """The lines that the script prints, in a process of its own: what Triton is to do stands in its environment."""
     if not importlib.util.find_spec("triton"):
         pytest.skip("Triton is not installed")
     env = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), **env}
-    command = [sys.executable, "-c", LOAD + script, FOLDER]
+    command = [sys.executable, "-c", LOAD + script, folder]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     return [line.split() for line in done.stdout.splitlines()]

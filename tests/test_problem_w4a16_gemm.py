@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from test_problem_fp8_gemm import ran  # noqa: E402
+
 from arena import catalog, paths  # noqa: E402
 from arena.judge import code, rules  # noqa: E402
 from arena.schema import Verdict  # noqa: E402
@@ -372,3 +374,48 @@ def test_without_a_compiler_the_oracle_says_so():
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "RuntimeError: this solution needs a C compiler, and there is no `cc` on the PATH"
+
+
+# ------------------------------------------------------------------ the oracle for a GPU, as far as that goes without one
+
+COMPILE = """
+import re, triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+oracle = load("oracle_gpu")
+WEIGHTS = {"qw": "*i16", "s": "*bf16", "z": "*u8"}
+SIZES = {"row_words": "i32", "groups": "i32"}
+
+def compiled(kernel, signature, sizes, **options):
+    signature |= dict.fromkeys(sizes, "constexpr")
+    aligned = [place for place, name in enumerate(signature) if signature[name].startswith("*") or name in SIZES]
+    source = ASTSource(kernel, signature, constexprs=sizes, attrs={(place,): [["tt.divisibility", 16]] for place in aligned})
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    products = set(re.findall(r"(wgmma|mma[.]sync).*[.]f32[.]bf16[.]bf16", made.asm["ptx"]))
+    wide = "st.global.v4.b32" in made.asm["ptx"]
+    print(kernel.__name__, *sorted(products), wide, made.metadata.shared)
+
+tiles = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "BAND": 8}
+boxes = {"x": "tensordesc<bf16[128, 64]>", "w": "tensordesc<bf16[256, 64]>", "y": "tensordesc<bf16[128, 128]>"}
+compiled(oracle.multiply_unpacked, boxes | {"M": "i32", "N": "i32", "K": "i32"}, tiles, num_warps=8, num_stages=4)
+for G in (64, 128):
+    words = oracle.words_at_once(G)
+    some = {"GROUP_WORDS": G // 4, "BLOCK_N": 64, "BLOCK_WORDS": words}
+    compiled(oracle.unpack, WEIGHTS | {"w": "*bf16", "N": "i32"} | SIZES, some)
+    for M in (1, 33, 256):
+        sizes = oracle.tiling(M, G)
+        options = {name: sizes.pop(name) for name in ("num_warps", "num_stages")}
+        both = {"x": "*bf16"} | WEIGHTS | {"y": "*bf16", "M": "i32", "N": "i32"} | SIZES
+        compiled(oracle.multiply, both, {"GROUP_WORDS": G // 4} | sizes, **options)
+"""
+
+
+@pytest.mark.slow
+def test_the_oracle_multiplies_bf16_on_hopper_and_unpacks_16_bytes_at_a_time(tmp_path):
+    made = ran(COMPILE, tmp_path, paths.problems() / "w4a16_gemm" / "solutions")
+    assert [name for name, *_ in made] == ["multiply_unpacked", *["unpack", *["multiply"] * 3] * 2]
+    for name, *products, wide, shared_bytes in made:
+        assert products == ([] if name == "unpack" else ["wgmma"])
+        assert name != "unpack" or wide == "True"
+        assert int(shared_bytes) <= 227 * 1024

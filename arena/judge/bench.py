@@ -39,13 +39,16 @@ class Bench:
     """The command line around a worker that reads hardware counters, or why there is none. To ask takes seconds."""
 
 
-def bench(hardware: Hardware, gpu: int) -> AbstractContextManager[Bench]:
-    """The device of that hardware; JudgeError when this machine has another one. `gpu` counts as CUDA does."""
+def bench(hardware: Hardware, gpu: int, *, shared: bool = False) -> AbstractContextManager[Bench]:
+    """The device of that hardware; JudgeError when this machine has another one. `gpu` counts as CUDA does.
+
+    A GPU on which others compute is refused unless it may be `shared`: nothing that is timed then means anything.
+    """
     if hardware.profile == "cpu":
         return _cpu()
     from arena.judge import gpu as cuda
 
-    return cuda.bench(hardware, gpu)
+    return cuda.bench(hardware, gpu, shared=shared)
 
 
 @contextmanager

@@ -23,8 +23,8 @@ TIMES_THE_CACHE = 3
 
 
 @contextmanager
-def bench(hardware: Hardware, index: int) -> Iterator[Bench]:
-    """GPU number `index` as CUDA counts; JudgeError when it is not that hardware, is absent, or is in use."""
+def bench(hardware: Hardware, index: int, *, shared: bool) -> Iterator[Bench]:
+    """GPU number `index` as CUDA counts; JudgeError when it is not that hardware, is absent, or in use and not to be `shared`."""
     if not torch.cuda.is_available():
         raise JudgeError(
             f"torch finds no GPU here, and {hardware.title} was asked for; score on --hardware cpu, or see `arena doctor`"
@@ -45,7 +45,7 @@ def bench(hardware: Hardware, index: int) -> Iterator[Bench]:
         ) from None
     uuid = f"GPU-{found.uuid}"
     with nvml.opened(uuid) as gpu:
-        if gpu is not None and (strangers := gpu.strangers()):
+        if gpu is not None and not shared and (strangers := gpu.strangers()):
             pids = ", ".join(map(str, strangers))
             raise JudgeError(
                 f"other processes compute on GPU {index} (pid {pids}); a score needs it alone: end them or choose another GPU"

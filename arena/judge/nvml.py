@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
-
 from arena.errors import JudgeError
 
 UNKNOWN = "unknown"
@@ -51,10 +49,9 @@ class Gpu:
         return version if isinstance(version, str) else str(version.decode())
 
     def strangers(self) -> list[int]:
-        """Pids of processes that compute on this GPU and are neither this one nor its own: `arena check` has several workers."""
-        own = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+        """Pids of other processes that compute on this GPU."""
         processes = self.ask("ComputeRunningProcesses") or []
-        return sorted(process.pid for process in processes if process.pid not in own)
+        return sorted(process.pid for process in processes if process.pid != os.getpid())
 
     def minor(self) -> int | None:
         """Number of its node /dev/nvidia<N>, which need not be CUDA's."""

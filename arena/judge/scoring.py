@@ -45,12 +45,14 @@ def score(
     gpu: int = 0,
     folder: Path | None = None,
     hidden: bool = True,
+    shared: bool = False,
 ) -> Passed | Refused:
     """Score one submission. Never raises for what the submission does; our own failures become `judge_failed`.
 
     `digest` is the problem's; `logs` receives each worker's streams; `plan` replaces the published effort;
     `folder` is the problem's own where it is not among the problems; without `hidden` only public inputs of the scored shapes
-    are checked and timed, which is for the speed of a baseline and never for a score.
+    are checked and timed, which is for the speed of a baseline and never for a score. `shared` lets others compute on the GPU
+    meanwhile: for what is refused before a clock is read.
     """
     clock, seeds = Clock(), Seeds()
     head: dict[str, Any] = {"problem": problem.name, "problem_digest": digest, "hardware": hardware.name}
@@ -58,7 +60,7 @@ def score(
     environment = _environment(seeds)
     try:
         _read(submission, problem)
-        with bench(hardware, gpu) as place:
+        with bench(hardware, gpu, shared=shared) as place:
             loaded = code.load(problem, hardware.profile, folder)
             if not hidden:
                 loaded, problem = replace(loaded, modes=(), extra_shapes=()), problem.model_copy(update={"latency": {}})

@@ -69,7 +69,7 @@ def run(subject: measure.Subject, profile: Profile, start: Start, anchor: Callab
         blocks = []
         for number, (own, worker) in enumerate(crew, start=1):
             report(f"timing, process {number} of {len(crew)}")
-            what = (anchor, shapes, ways, scored if number == len(crew) and kind == "cuda" else ())
+            what = (anchor, shapes, ways, len(scored), number == len(crew) and kind == "cuda")
             with own:
                 block = _block(subject, worker, *what)
             for _ in range(subject.plan.repeats):
@@ -99,21 +99,26 @@ def _block(
     anchor: Callable[[], float],
     shapes: tuple[Shape, ...],
     ways: list[Way],
-    looked_at: tuple[Shape, ...],
+    scored: int,
+    look: bool,
 ) -> Block:
-    """Every shape timed in one fresh worker, and one more call on some of them looked at."""
+    """Every shape timed in one fresh worker; with `look`, one more call on the first ones, which are scored, is looked at."""
     before_gb_s = _settled(anchor, subject.plan.drift)
     with subject.clock.phase("benchmark"), ours():
         quiet = [measure.quiet(subject, worker, shape, *way) for shape, way in zip(shapes, ways, strict=True)]
     _load(subject, worker)
+    todo = [(shape, *way, own) for shape, way, own in zip(shapes, ways, quiet, strict=True)]
     with subject.clock.phase("benchmark"), theirs():
-        timed = tuple(_time(subject, worker, shape, *way, own) for shape, way, own in zip(shapes, ways, quiet, strict=True))
+        timed = [_time(subject, worker, *each) for each in todo[:scored]]
     worker.freeze()
-    # Before the worker is ended: for some time after that the driver is busy taking its memory back.
+    # Before the worker is ended: for some time after that the driver is busy taking its memory back. And before the latency
+    # class: what a submission does there cannot have the scored shapes timed again.
     anchors = (before_gb_s, _settled(anchor, subject.plan.drift))
+    with subject.clock.phase("benchmark"), theirs():
+        timed += [_time(subject, worker, *each) for each in todo[scored:]]
     with subject.clock.phase("audit"), theirs():
-        evidence = tuple(audit.launched(subject, worker, shape) for shape in looked_at)
-    return Block(timed, evidence, anchors)
+        evidence = tuple(audit.launched(subject, worker, shape) for shape in shapes[:scored]) if look else ()
+    return Block(tuple(timed), evidence, anchors)
 
 
 def _settled(anchor: Callable[[], float], drift: float) -> float:
@@ -155,7 +160,7 @@ def _check(subject: measure.Subject, worker: Worker, shapes: tuple[Shape, ...], 
 
 
 def _ways(subject: measure.Subject, worker: Worker, scored: tuple[Shape, ...], latency: tuple[Shape, ...]) -> list[Way]:
-    """How each shape is timed: one mode for the whole score, one for the latency class, which must not move the score's.
+    """How each shape is timed: one mode for the whole score, and one for the latency class, whose calls may not be capturable.
 
     Trying to capture spoils the worker where it fails, so this is the last thing it does.
     """

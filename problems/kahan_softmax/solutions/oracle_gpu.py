@@ -9,8 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# A program holds up to 16384 elements, 32 to a thread. A longer row is shared out to several programs of 8192: each writes down
-# the maximum and the sum of its part, waits until all of its row have, and puts them together itself. Nothing is read twice.
+# A program holds up to 16384 elements, 32 to a thread, or 64 where rows are no whole 16 bytes. A longer row is shared by several
+# programs of 8192: each writes down the maximum and the sum of its part, waits until all of its row have, and puts them together
+# itself. Nothing is read twice.
 WHOLE, PART = 16384, 8192
 
 

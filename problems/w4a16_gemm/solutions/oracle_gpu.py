@@ -1,5 +1,6 @@
 # verdict: passed
-# Triton: weights stay packed until they are in registers, and meet x on the tensor cores channel by channel of a 16-bit word.
+# Triton: weights stay packed until they are in registers, and meet x channel by channel of a 16-bit word; for many rows of x they
+# are unpacked once, to memory.
 # ruff: noqa: ANN001, ANN201
 
 import torch
