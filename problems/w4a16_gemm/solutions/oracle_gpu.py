@@ -1,6 +1,5 @@
 # verdict: passed
-# Triton: weights stay packed until they are in registers, and meet x channel by channel of a 16-bit word; for many rows of x they
-# are unpacked once, to memory.
+# Triton: few rows of x meet weights that stay packed until they are in registers; for many all weights are unpacked once.
 # ruff: noqa: ANN001, ANN201
 
 import torch
