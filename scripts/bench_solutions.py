@@ -2,21 +2,19 @@
 
 For whoever writes one: a first answer in seconds. Each runs in a process of its own, is checked on one public input set of every
 scored shape, and timed over several sets, on a GPU together larger than its cache, and in a CUDA graph where the calls can be
-captured (marked `s` for stream where not), by events around it. An answer outside the gate is marked `!`. The judge's numbers are
-its own: they count the copy of what a solution returns. Prints a table for docs/measurements.md; works on `--hardware cpu` too.
+captured (marked `s` for stream where not), by events around it. A call is what it is to the judge: where a solution returns its
+result, copying it counts. An answer outside the gate is marked `!`. Prints a table; works on `--hardware cpu` too.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -31,16 +29,9 @@ SPIN_CYCLES = 3_000_000
 """The GPU waits as long before the first event, so that no launch is late."""
 LIMIT_S = 300
 
+KIT = code.kit("benchmark")
 Call = Callable[[], object]
-
-
-def loaded(path: Path) -> Any:  # noqa: ANN401  a file of a problem's
-    """Its `solution`."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec and spec.loader, path
-    sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.solution
+Solution = Callable[..., object]
 
 
 def call_s(run: Call, calls: int, device: str) -> tuple[float, str]:
@@ -76,37 +67,32 @@ def _device_s(run: Call) -> float:
     return float(begin.elapsed_time(end)) / 1e3
 
 
-def on(shape: Mapping[str, int], problem: Problem, known: code.Code, solution: Any, device: str) -> tuple[float, str]:  # noqa: ANN401
+def on(shape: Mapping[str, int], problem: Problem, known: code.Code, solution: Solution, device: str) -> tuple[float, str]:
     """Seconds of a call on one shape, and marks: `s` for a stream's calls, `!` for an answer outside the gate."""
     first = known.make_inputs(shape, 1, "public", device)
     refs = known.outputs(first)
-    size = sum(tensor.nbytes for tensor in first)
-    count = min(MOST_SETS, max(4, -(-COLD_BYTES // size)))
-    sets = [first, *(known.make_inputs(shape, seed, "public", device) for seed in range(2, count + 1))]
+    count = min(MOST_SETS, max(4, -(-COLD_BYTES // sum(tensor.nbytes for tensor in first))))
+    inputs = [first, *(known.make_inputs(shape, seed, "public", device) for seed in range(2, count + 1))]
     dtypes = [getattr(torch, tensor.dtype) for tensor in problem.outputs]
-    given = [
-        tuple(torch.empty(ref.shape, dtype=dtype, device=device) for ref, dtype in zip(refs, dtypes, strict=True))
-        if problem.outputs_given
-        else ()
-        for _ in sets
+    outputs = [
+        tuple(torch.zeros(ref.shape, dtype=dtype, device=device) for ref, dtype in zip(refs, dtypes, strict=True)) for _ in inputs
     ]
-    result = solution(*first, *given[0])
-    outs = given[0] or (result if isinstance(result, tuple) else (result,))
-    wrong = any(not errors[key] <= problem.tolerance[key] for _, errors, _ in known.measure(outs, refs, first) for key in errors)
-    del refs, outs, result
 
     def run() -> None:
-        for inputs, outputs in zip(sets, given, strict=True):
-            solution(*inputs, *outputs)
+        KIT.call_all(solution, inputs, outputs, problem.outputs_given)
 
-    took_s, mode = call_s(run, len(sets), device)
+    run()
+    measured = known.measure(outputs[0], refs, first)
+    wrong = any(not errors[metric] <= most for _, errors, _ in measured for metric, most in problem.tolerance.items())
+    del refs
+    took_s, mode = call_s(run, count, device)
     return took_s, mode + (" !" if wrong else "")
 
 
 def row(problem: Problem, hardware: Hardware, device: Device, path: Path) -> str:
     """A line of the table: fractions of the ceiling by shape, and their geometric mean."""
     known = code.load(problem, hardware.profile)
-    solution, cells, fractions = loaded(path), [], []
+    solution, cells, fractions = KIT.load_solution(path), [], []
     for shape in problem.shapes[hardware.profile]:
         took_s, marks = on(shape, problem, known, solution, "cuda" if hardware.profile == "gpu" else "cpu")
         fractions.append(ceiling(problem.flops(shape), problem.bytes(shape), device, known.rate).seconds / took_s)

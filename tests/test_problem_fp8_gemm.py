@@ -1,7 +1,5 @@
 """The problem `fp8_gemm`: its inputs, its reference, its gate, and what its solutions get."""
 
-import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +10,8 @@ import numpy
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from in_triton import ran  # noqa: E402
 
 from arena import catalog, paths  # noqa: E402
 from arena.judge import bench, code, rules  # noqa: E402
@@ -446,17 +446,6 @@ def test_without_a_compiler_the_oracle_says_so():
 
 # ------------------------------------------------------------------ the solutions for a GPU, as far as that goes without one
 
-LOAD = """
-import importlib.util, sys
-from types import SimpleNamespace
-import torch
-
-def load(stem):
-    spec = importlib.util.spec_from_file_location(stem, f"{sys.argv[1]}/{stem}.py")
-    sys.modules[stem] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-"""
 COMPILE = """
 import re, triton
 from triton.backends.compiler import GPUTarget
@@ -502,20 +491,9 @@ for M, N, K in ((131, 264, 528), (600, 136, 16), (33, 200, 272), (1, 8, 16)):
 """
 
 
-def ran(script, tmp_path, folder=FOLDER, **env):
-    """The lines that the script prints, in a process of its own: what Triton is to do stands in its environment."""
-    if not importlib.util.find_spec("triton"):
-        pytest.skip("Triton is not installed")
-    env = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), **env}
-    command = [sys.executable, "-c", LOAD + script, folder]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr
-    return [line.split() for line in done.stdout.splitlines()]
-
-
 @pytest.mark.slow
 def test_the_oracle_multiplies_fp8_on_hopper_and_the_upcast_bf16(tmp_path):
-    made = ran(COMPILE, tmp_path)
+    made = ran(COMPILE, FOLDER, tmp_path)
     assert [name for name, *_ in made] == ["many", "many", "few", "multiply"]
     for name, products, shared_bytes in made:
         assert products == ("f32.bf16.bf16" if name == "multiply" else "f32.e4m3.e4m3")
@@ -528,6 +506,6 @@ def test_the_oracle_multiplies_fp8_on_hopper_and_the_upcast_bf16(tmp_path):
 )
 def test_gpu_solutions_in_tritons_interpreter(tmp_path):
     # It cuts fp32 to bf16 where a GPU rounds, which doubles that part of the error; products of bf16 it gets wrong altogether.
-    for *what, rel_fro, row, el in ran(INTERPRET, tmp_path, TRITON_INTERPRET="1"):
+    for *what, rel_fro, row, el in ran(INTERPRET, FOLDER, tmp_path, TRITON_INTERPRET="1"):
         found = {"rel_fro": float(rel_fro), "row": float(row), "el": float(el)}
         assert all(found[key] <= 0.75 * PROBLEM.tolerance[key] for key in found), (what, found)

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_problem_fp8_gemm import ran  # noqa: E402
+from in_triton import ran  # noqa: E402
 
 from arena import catalog, paths  # noqa: E402
 from arena.judge import code, rules  # noqa: E402
@@ -413,7 +413,7 @@ for G in (64, 128):
 
 @pytest.mark.slow
 def test_the_oracle_multiplies_bf16_on_hopper_and_unpacks_16_bytes_at_a_time(tmp_path):
-    made = ran(COMPILE, tmp_path, paths.problems() / "w4a16_gemm" / "solutions")
+    made = ran(COMPILE, paths.problems() / "w4a16_gemm" / "solutions", tmp_path)
     assert [name for name, *_ in made] == ["multiply_unpacked", *["unpack", *["multiply"] * 3] * 2]
     for name, *products, wide, shared_bytes in made:
         assert products == ([] if name == "unpack" else ["wgmma"])

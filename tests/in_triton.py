@@ -1,0 +1,33 @@
+"""Scripts that compile or interpret a folder's Triton kernels, where Triton is installed and a GPU need not be there."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LOAD = """
+import importlib.util, sys
+from types import SimpleNamespace
+import torch
+
+def load(stem):
+    spec = importlib.util.spec_from_file_location(stem, f"{sys.argv[1]}/{stem}.py")
+    sys.modules[stem] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+"""
+"""Before every script: `load("oracle_gpu")` is that file of the folder."""
+
+
+def ran(script: str, folder: Path, tmp_path: Path, **given: str) -> list[list[str]]:
+    """The words of the lines that the script prints, in a process of its own: what Triton is to do stands in its environment."""
+    if not importlib.util.find_spec("triton"):
+        pytest.skip("Triton is not installed")
+    env = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), **given}
+    command = [sys.executable, "-c", LOAD + script, folder]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    return [line.split() for line in done.stdout.splitlines()]
