@@ -9,9 +9,11 @@ import fcntl
 import mmap
 import os
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import torch
+
+T = TypeVar("T")
 
 # From <linux/fcntl.h>; Python 3.11's fcntl module has the names only on some builds.
 F_ADD_SEALS = 1033
@@ -43,10 +45,10 @@ class Memory(Protocol):
     def staging(self, buffer: Buffer) -> torch.Tensor:
         """Where new inputs are made, uint8 and as large as `buffer`: out of the worker's sight where it could read on."""
 
-    def publish_s(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], None]) -> float:
+    def publish(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], T]) -> tuple[float, T]:
         """Copy what was staged into the buffer and return as soon as it is there: the seconds it took by the device's clock.
 
-        `meanwhile` is called while the copy is under way. 0 where nothing is copied.
+        `meanwhile` is called while the copy is under way, and what it gives is returned too. 0 s where nothing is copied.
         """
 
     def settle(self) -> None:
@@ -86,9 +88,8 @@ class HostMemory:
     def staging(self, buffer: Buffer) -> torch.Tensor:
         return buffer.bytes
 
-    def publish_s(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], None]) -> float:
-        meanwhile()
-        return 0.0
+    def publish(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], T]) -> tuple[float, T]:
+        return 0.0, meanwhile()
 
     def settle(self) -> None:
         """Nothing runs behind the judge's back on a processor."""

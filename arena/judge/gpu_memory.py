@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from arena.judge import vmm
-from arena.judge.buffers import Buffer
+from arena.judge.buffers import Buffer, T
 
 SHARE_OF_FREE = 0.25
 """Most of the free device memory that one shape's sets may take. Staging takes as much again, and the solution needs some."""
@@ -51,15 +51,15 @@ class CudaMemory:
     def staging(self, buffer: Buffer) -> torch.Tensor:
         return torch.empty_like(buffer.bytes)
 
-    def publish_s(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], None]) -> float:
+    def publish(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], T]) -> tuple[float, T]:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
         buffer.bytes.copy_(staged)
         end.record()
-        meanwhile()
+        said = meanwhile()
         end.synchronize()
         vmm.forget_persisting()
-        return float(begin.elapsed_time(end)) / 1e3
+        return float(begin.elapsed_time(end)) / 1e3, said
 
     def settle(self) -> None:
         torch.cuda.synchronize(self._index)

@@ -173,12 +173,14 @@ class Worker:
             with self._alive():
                 self._frozen_at_ns = self._box.freeze()
 
-    def stayed_frozen(self) -> None:
-        """Refuse a worker of which anything ran since `freeze`."""
+    def ran_ns(self) -> int:
+        """CPU time that its processes used since `freeze`, or since this was asked last: 0, or it is stopped anew."""
+        assert self._frozen_at_ns is not None, "not frozen"
         with self._alive():
-            now_ns = self._box.cpu_ns()
-        if now_ns != self._frozen_at_ns:
-            raise Refusal("cheated", "A process of the submission ran while the worker was stopped between two windows")
+            used_ns = self._box.cpu_ns() - self._frozen_at_ns
+            if used_ns:
+                self._frozen_at_ns = self._box.freeze()
+        return used_ns
 
     def thaw(self) -> None:
         """Let the worker go on."""

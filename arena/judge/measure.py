@@ -125,7 +125,7 @@ def quiet(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode
     memory, plan = subject.memory, subject.plan
     with buffers(subject, worker, shape, "public", calls) as sets:
         # The first of each is slow: it starts the device.
-        copies = [memory.publish_s(sets.staged, sets.inputs, meanwhile=memory.settle) for _ in range(1 + PUBLISHED_ALONE)]
+        copies = [memory.publish(sets.staged, sets.inputs, meanwhile=memory.settle)[0] for _ in range(1 + PUBLISHED_ALONE)]
         empty = [_run(subject, worker, sets, shape, 0, mode, plan.first_call_limit_s) for _ in range(1 + plan.empty_windows)]
     return Quiet(median(window.elapsed_s for window in empty[1:]), min(copies[1:]))
 

@@ -111,7 +111,7 @@ class Running(Protocol):
         """Let them go on."""
 
     def cpu_ns(self) -> int:
-        """CPU time used so far by every process inside except init. Unchanged while frozen, or somebody cheated."""
+        """CPU time used so far by every process inside except init. Unchanged while frozen, or something in it ran."""
 
 
 class Sandbox(Protocol):

@@ -33,6 +33,7 @@ HOME_FILES = f"{HERE}/home"
 """What HOME is to hold when the command starts."""
 REPLY = struct.Struct("<BQ")
 FREEZE_LIMIT_S = 2.0
+SETTLE_S = 200e-6
 PR_SET_DUMPABLE = 4
 CPUCLOCK_SCHED = 2
 
@@ -176,21 +177,27 @@ class Init:
                 return
 
     def freeze(self) -> bytes:
-        """Stop all. Asked again on each round, as somebody may have sent a SIGCONT before being stopped himself."""
+        """Stop all. Asked again on each round, as somebody may have sent a SIGCONT before being stopped himself.
+
+        A thread shows as stopped shortly before it leaves the processor, and its clock gets what it used since the last tick
+        when it does: up to a millisecond. So the clocks count when they are the same twice while all are stopped.
+        """
         deadline = time.monotonic() + FREEZE_LIMIT_S
-        signal_all(signal.SIGSTOP)
-        self.reap()
-        while states := moving():
-            if time.monotonic() > deadline:
-                # Uninterruptible, as a vfork parent whose child is stopped: it cannot run before it meets its SIGSTOP.
-                if states == {"D"}:
-                    break
-                return REPLY.pack(1, 0)
-            time.sleep(50e-6)
+        earlier = None
+        while True:
             signal_all(signal.SIGSTOP)
             self.reap()
-        self.then = cpu_clocks()
-        return REPLY.pack(0, sum(self.then.values()))
+            states = moving()
+            clocks = cpu_clocks()
+            # Uninterruptible, as a vfork parent whose child is stopped: it cannot run before it meets its SIGSTOP.
+            late = time.monotonic() > deadline
+            if late and states - {"D"}:
+                return REPLY.pack(1, 0)
+            if late or (not states and clocks == earlier):
+                self.then = clocks
+                return REPLY.pack(0, sum(clocks.values()))
+            earlier = None if states else clocks
+            time.sleep(SETTLE_S)
 
     def cpu(self) -> bytes:
         """While frozen every change adds up: nobody can hide growth by making another process vanish."""

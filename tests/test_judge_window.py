@@ -1,0 +1,81 @@
+"""What runs while the worker is stopped: once is made good by new inputs, every time is a cheat. The test itself continues it."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from arena import documents  # noqa: E402
+from arena.collect import collect  # noqa: E402
+from arena.judge import code, link  # noqa: E402
+from arena.judge.buffers import HostMemory  # noqa: E402
+from arena.judge.layout import layout  # noqa: E402
+from arena.judge.refusal import Refusal  # noqa: E402
+from arena.judge.window import PUBLISH_TRIES, Draw, Sets, publish  # noqa: E402
+from arena.sandboxes import bwrap  # noqa: E402
+from arena.schema import Problem  # noqa: E402
+
+pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+
+FOLDER = Path(__file__).parent / "given"
+PROBLEM = documents.read_yaml(FOLDER / "problem.yaml", Problem, name="given")
+SHAPE = {"R": 8, "N": 16}
+
+
+@pytest.fixture
+def worker():
+    """A frozen worker that waits for its first order."""
+    submission = collect(Path(__file__).parent / "submissions_given", "honest.py")
+    with link.start(submission, sandbox=bwrap, cpus=None, gpu=None, env={}, logs=None, total_limit_s=60) as started:
+        started.greet("host")
+        started.freeze()
+        yield started
+
+
+@pytest.fixture
+def sets():
+    memory, floats = HostMemory(), layout([((8, 16), torch.float32)])
+    inputs, outputs = memory.buffer(floats.set_bytes), memory.buffer(floats.set_bytes)
+    return Sets(memory, memory.staging(inputs), inputs, outputs, floats, floats, 1, True, 0.0)
+
+
+def let_run():
+    """Continue the worker's processes and give them a moment: to go back to their waiting takes a thread some CPU time."""
+    for process in psutil.Process().children(recursive=True):
+        if link.INSIDE["worker"] in process.cmdline():
+            os.kill(process.pid, signal.SIGCONT)
+    time.sleep(0.02)
+
+
+class Drawn:
+    """Seeds 0, 1, 2, ... with something that runs beside the first `disturbed` of them."""
+
+    def __init__(self, disturbed):
+        self.disturbed = disturbed
+        self.seeds = 0
+
+    def __call__(self):
+        if self.seeds < self.disturbed:
+            let_run()
+        self.seeds += 1
+        return [Draw("public", self.seeds)]
+
+
+@pytest.mark.parametrize("disturbed", [0, 1, PUBLISH_TRIES - 1])
+def test_who_ran_has_seen_other_inputs(worker, sets, disturbed):
+    draw, read = Drawn(disturbed), code.load(PROBLEM, "cpu", FOLDER)
+    [kept] = publish(worker, sets, read, SHAPE, draw)
+    assert draw.seeds == kept.seed == disturbed + 1
+    assert torch.equal(sets.input(0)[0], read.make_inputs(SHAPE, kept.seed, "public", "cpu")[0])
+    assert worker.ran_ns() == 0  # stopped again
+
+
+def test_who_runs_every_time_is_a_cheat(worker, sets):
+    with pytest.raises(Refusal, match=r"A process of the submission ran \(.* us\) while the worker was stopped") as refused:
+        publish(worker, sets, code.load(PROBLEM, "cpu", FOLDER), SHAPE, Drawn(PUBLISH_TRIES))
+    assert refused.value.verdict == "cheated"
