@@ -1,6 +1,7 @@
 """What `arena calibrate` keeps of a GPU and how a score shows it, on any machine; tests/test_calibrate_gpu.py measures."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from command import Arena, copy
 from test_leaderboard import trial
 
 from arena import annotations
-from arena.judge import calibrate_gpu, products
+from arena.judge import calibrate, calibrate_gpu, products
 from arena.sandboxes import bwrap
 from arena.schema import Annotation
 
@@ -56,6 +57,21 @@ def test_what_is_kept_is_known_or_is_like_none(text: str | None, knows: bool, ar
         kept.write_text(text)
     done = arena.python(KNOWN, UUID, XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert (done.out, done.err) == (f"{knows}\n", "")
+
+
+@pytest.mark.parametrize(("fp32", "bf16", "best"), [(0.08, 0.001, 0.08), (0.08, 1.2, 1.2)], ids=["without bf16", "with bf16"])
+def test_bf16_on_a_processor_is_never_slower_than_fp32(fp32, bf16, best, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(calibrate, "_bandwidth_gb_s", lambda mib: 40.0)
+    monkeypatch.setattr(calibrate, "_gemm_tflops", {torch.float32: fp32, torch.bfloat16: bf16}.get)
+    assert calibrate.cpu(fresh=True).tflops == {"fp32": fp32, "bf16": best}
+
+
+def test_no_try_begins_after_the_limit(monkeypatch):
+    monkeypatch.setattr(calibrate, "MOST_S", 0.01)
+    calls = []
+    assert calibrate._best_s(lambda: (calls.append(0), time.sleep(0.02))) >= 0.02
+    assert len(calls) == 2  # the first is not timed
 
 
 @pytest.mark.parametrize("rate", products.GEMMS)
