@@ -6,6 +6,7 @@ import importlib.util
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ import arena
 from arena import baselines, catalog, judge, paths
 from arena.collect import NoSubmission, collect
 from arena.errors import DataError
-from arena.judge.plan import Plan
+from arena.judge.plan import CPU, GPU, Plan
 from arena.sandboxes import Sandbox
 from arena.schema import BaselineLine, Baselines, BaselineShape, Device, Hardware, Passed, Problem, Profile, Refused
 
@@ -22,6 +23,8 @@ TITLE = "# baseline: "
 NEEDS = "# needs: "
 ALWAYS = ("torch", "triton")
 """Packages whose versions every record names."""
+EFFORT = {"gpu": replace(GPU, processes=1, counters=False), "cpu": CPU}
+"""A score's plan, less what only a score needs: on a GPU one process says the same as three to 1 %, and nobody reads counters."""
 STILL_A_SPEED = ("incorrect", "crashed")
 """Verdicts after which a line is timed once more without the gate: a library may be less exact, or refuse a hidden shape."""
 
@@ -54,17 +57,17 @@ def measure(
     plan: Plan | None = None,
     report: Callable[[BaselineLine], None] = lambda _: None,
 ) -> Baselines:
-    """Measure every baseline of one problem, telling `report` each line as it comes. `plan` replaces the published effort."""
+    """Measure every baseline of one problem, telling `report` each line as it comes. `plan` replaces `EFFORT`."""
     judge.preflight(hardware, gpu)
     digest = catalog.problem_digest(problem.name)
-    known = lines(paths.problems() / problem.name, hardware.profile)
+    known, effort = lines(paths.problems() / problem.name, hardware.profile), plan or EFFORT[hardware.profile]
 
     def score(line: Line, asked: Problem, hidden: bool) -> Passed | Refused:
         try:
             submission = collect(line.path.parent, line.path.name)
         except NoSubmission as none:
             return judge.missing(none.reason, asked, hardware, digest)
-        return judge.score(submission, asked, hardware, digest=digest, sandbox=sandbox, plan=plan, gpu=gpu, hidden=hidden)
+        return judge.score(submission, asked, hardware, digest=digest, sandbox=sandbox, plan=effort, gpu=gpu, hidden=hidden)
 
     found, device = [], None
     for line in known:
