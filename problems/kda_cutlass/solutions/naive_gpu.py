@@ -11,8 +11,8 @@ COLUMNS = 16
 """Of the state that one program has: they never meet."""
 
 
-@triton.jit(do_not_specialize=["T"])
-def recur(q, k, v, g, beta, S0, o, S_T, T, scale, H: tl.constexpr, D: tl.constexpr, COLUMNS: tl.constexpr):
+@triton.jit(do_not_specialize=["T", "H"])
+def recur(q, k, v, g, beta, S0, o, S_T, T, H, scale, D: tl.constexpr, COLUMNS: tl.constexpr):
     head = tl.program_id(0) // (D // COLUMNS)
     d = tl.arange(0, D)
     column = tl.program_id(0) % (D // COLUMNS) * COLUMNS + tl.arange(0, COLUMNS)
@@ -32,5 +32,5 @@ def recur(q, k, v, g, beta, S0, o, S_T, T, scale, H: tl.constexpr, D: tl.constex
 def solution(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tensor) -> tuple[Tensor, Tensor]:
     B, T, H, D = q.shape
     o, S_T = torch.empty_like(v), torch.empty_like(S0)
-    recur[(B * H * (D // COLUMNS),)](q, k, v, g, beta, S0, o, S_T, T, D**-0.5, H=H, D=D, COLUMNS=COLUMNS, num_warps=4)
+    recur[(B * H * (D // COLUMNS),)](q, k, v, g, beta, S0, o, S_T, T, H, D**-0.5, D=D, COLUMNS=COLUMNS, num_warps=4)
     return o, S_T

@@ -34,9 +34,9 @@ def inverted(A, row, column):
     return X
 
 
-@triton.jit(do_not_specialize=["T", "chunks"])
+@triton.jit(do_not_specialize=["T", "chunks", "H"])
 def inside(
-    q, k, v, g, beta, asked, sought, written, target, seen, fade, T, chunks, scale, H: tl.constexpr, D: tl.constexpr
+    q, k, v, g, beta, asked, sought, written, target, seen, fade, T, chunks, H, scale, D: tl.constexpr
 ):  # fmt: skip
     """What a chunk's tokens are to each other, so that `across` need only know the state before the chunk."""
     h = tl.program_id(0) % H
@@ -90,10 +90,10 @@ def inside(
     tl.store(target + tile, tl.dot(solved, values).to(tl.bfloat16))
 
 
-@triton.jit(do_not_specialize=["T", "chunks"])
+@triton.jit(do_not_specialize=["T", "chunks", "H"])
 def across(
-    asked, sought, written, target, seen, fade, S0, o, S_T, T, chunks,
-    H: tl.constexpr, D: tl.constexpr, COLUMNS: tl.constexpr,
+    asked, sought, written, target, seen, fade, S0, o, S_T, T, chunks, H,
+    D: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Some columns of one head's state, from chunk to chunk."""
     head = tl.program_id(0) // (D // COLUMNS)
@@ -127,14 +127,14 @@ def solution(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tenso
     seen = q.new_empty(B * H * chunks * C.value, C.value)
     fade = g.new_empty(B * H * chunks, D)
     inside[(B * H * chunks,)](
-        q, k, v, g, beta, asked, sought, written, target, seen, fade, T, chunks, 1 / math.sqrt(D), H=H, D=D,
+        q, k, v, g, beta, asked, sought, written, target, seen, fade, T, chunks, H, 1 / math.sqrt(D), D=D,
         num_warps=4, num_stages=1,
     )  # fmt: skip
     columns, processors = min(D, 64), torch.cuda.get_device_properties(q.device).multi_processor_count
     while columns > 16 and B * H * (D // columns) < processors * 2 // 3:
         columns //= 2
     across[(B * H * (D // columns),)](
-        asked, sought, written, target, seen, fade, S0, o, S_T, T, chunks, H=H, D=D, COLUMNS=columns,
+        asked, sought, written, target, seen, fade, S0, o, S_T, T, chunks, H, D=D, COLUMNS=columns,
         num_warps=4, num_stages=3,
     )  # fmt: skip
     return o, S_T
