@@ -17,18 +17,26 @@ SOURCE = r"""
 #include <immintrin.h>
 #endif
 
-typedef uint16_t bf16;
-typedef uint8_t bytes __attribute__((vector_size(16)));
-typedef uint16_t halves __attribute__((vector_size(32)));
-typedef float vec __attribute__((vector_size(64)));
-typedef uint32_t uvec __attribute__((vector_size(64)));
+/* A vector of twice a register's size would live in memory. */
+#ifdef __AVX512F__
+enum { LANES = 16 };
+#else
+enum { LANES = 8 };
+#endif
 
-/* Rows of w that lie side by side in the lanes of two vectors, and rows of x that meet them at a time: 16 vectors of sums. */
-enum { LANES = 16, PANEL = 2 * LANES, ROWS = 8 };
+typedef uint16_t bf16;
+typedef uint8_t bytes __attribute__((vector_size(LANES)));
+typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
+
+/* Rows of w that lie side by side in the lanes of two vectors, and rows of x that meet them at a time. Their vectors of sums,
+   two for each, take half of the registers. */
+enum { PANEL = 2 * LANES, ROWS = LANES / 2 };
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* 16 e4m3 to bf16. The exponent's bias goes from 7 to 127. Where the exponent is the smallest there is no leading one: it is
+/* LANES e4m3 to bf16. The exponent's bias goes from 7 to 127. Where the exponent is the smallest there is no leading one: it is
    put there, 2^-6, and taken off again. */
 INLINE halves decoded(const uint8_t *p) {
     bytes b;
@@ -40,7 +48,7 @@ INLINE halves decoded(const uint8_t *p) {
 
 /* `K` values to K / 2 words of two neighbours each. */
 INLINE void widen(const uint8_t *from, uint32_t *to, int K) {
-    for (int k = 0; k < K; k += 16, from += 16, to += 8) {
+    for (int k = 0; k < K; k += LANES, from += LANES, to += LANES / 2) {
         const halves two = decoded(from);
         memcpy(to, &two, sizeof two);
     }
@@ -68,7 +76,7 @@ INLINE halves narrow(vec x) {
 }
 
 /* The elements of two rows of a matrix, `by` apart, that a transposition brings from one to the other. */
-#ifdef __clang__
+#if defined(__clang__) || !defined(__AVX512F__)
 INLINE void swap(uvec *a, uvec *b, int by) {
     for (int i = 0; i < LANES; i++) if (i & by) { uint32_t x = (*a)[i]; (*a)[i] = (*b)[i ^ by]; (*b)[i ^ by] = x; }
 }
@@ -89,7 +97,7 @@ static void pack(const uint8_t *w, int rows, int K, uint32_t *row, uint32_t *hal
         uvec block[LANES];
         for (int i = 0; i < LANES; i++) memcpy(block + i, row + (long)i * stride + k, sizeof *block);
 #pragma GCC unroll 4
-        for (int by = 8; by; by /= 2) {
+        for (int by = LANES / 2; by; by /= 2) {
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++) if (!(i & by)) swap(block + i, block + (i | by), by);
         }

@@ -13,15 +13,22 @@ SOURCE = r"""
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef __AVX512F__
+#if defined(__AVX512F__) || defined(__FMA__)
 #include <immintrin.h>
 #endif
 
-typedef float vec __attribute__((vector_size(64)));
-typedef int32_t ivec __attribute__((vector_size(64)));
+/* A vector of twice a register's size would live in memory. */
+#ifdef __AVX512F__
+enum { LANES = 16 };
+#else
+enum { LANES = 8 };
+#endif
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 typedef struct { vec high, low; } pair;
 
-enum { LANES = 16, CHAINS = 4, STEP = LANES * CHAINS };
+enum { CHAINS = 4, STEP = LANES * CHAINS };
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -33,6 +40,8 @@ INLINE vec maxv(vec a, vec b) { ivec m = a > b; return (vec)(((ivec)a & m) | ((i
 INLINE vec fused(vec a, vec b, vec c) {
 #ifdef __AVX512F__
     return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #else
     vec y;
     for (int i = 0; i < LANES; i++) y[i] = __builtin_fmaf(a[i], b[i], c[i]);

@@ -15,13 +15,20 @@ SOURCE = r"""
 #include <stdint.h>
 #include <string.h>
 
-typedef uint16_t bf16;
-typedef float vec __attribute__((vector_size(64)));
-typedef int32_t ivec __attribute__((vector_size(64)));
-typedef uint32_t uvec __attribute__((vector_size(64)));
-typedef uint16_t hvec __attribute__((vector_size(32)));
+/* A vector of twice a register's size would live in memory. */
+#ifdef __AVX512F__
+enum { LANES = 16 };
+#else
+enum { LANES = 8 };
+#endif
 
-enum { LANES = 16, RUN = 32, MOST_D = 256 };
+typedef uint16_t bf16;
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
+typedef uint16_t hvec __attribute__((vector_size(2 * LANES)));
+
+enum { RUN = 32, MOST_D = 256 };
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -74,7 +81,7 @@ INLINE void prepare(token *x, const bf16 *q, const bf16 *k, const float *g, bf16
     }
 }
 
-/* One token and 16 * W columns of the state. Two passes over them: the first finds u, the second decays and writes the state
+/* One token and LANES * W columns of the state. Two passes over them: the first finds u, the second decays and writes the state
    and reads it for the output. Even and odd channels are summed apart: one chain of additions would wait for itself. */
 INLINE void advance(const int W, float (*S)[LANES * W], const token *x, const bf16 *v, bf16 *o, int D) {
     vec u[W], odd[W], sum[W];
@@ -137,8 +144,8 @@ void kda(const bf16 *q, const bf16 *k, const bf16 *v, const float *g, const bf16
         for (int h = 0; h < H; h++) {
             long at = ((long)b * T * H + h) * D, gate = (long)b * T * H + h, state = ((long)b * H + h) * D * D;
 #define HEAD(W) head(W, q + at, k + at, v + at, g + at, beta + gate, S0 + state, o + at, S_T + state, T, H, D)
-            if (D % 64 == 0) HEAD(4);
-            else if (D % 32 == 0) HEAD(2);
+            if (D % (4 * LANES) == 0) HEAD(4);
+            else if (D % (2 * LANES) == 0) HEAD(2);
             else HEAD(1);
         }
 }

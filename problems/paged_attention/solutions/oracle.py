@@ -18,10 +18,19 @@ SOURCE = r"""
 #include <immintrin.h>
 #endif
 
+/* A vector of twice a register's size would live in memory. HEADS of them and twice as many fit into the registers. */
+#ifdef __AVX512F__
+enum { LANES = 16, HEADS = 8 };
+#define COUNTED {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+#else
+enum { LANES = 8, HEADS = 4 };
+#define COUNTED {0, 1, 2, 3, 4, 5, 6, 7}
+#endif
+
 typedef uint16_t bf16;
-typedef float vec __attribute__((vector_size(64)));
-typedef int32_t ivec __attribute__((vector_size(64)));
-typedef uint32_t uvec __attribute__((vector_size(64)));
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
 
 enum { CHUNK = 32, MOST_HQ = 128, MOST_D = 256 };
 
@@ -32,7 +41,7 @@ typedef struct { int b, t; } cursor;
 typedef struct { const bf16 *at, *end; } run;
 typedef struct { run runs[2 * CHUNK + 2]; int now, count; } queue;
 
-/* A bf16 is the upper half of a float. 32 of them become two vectors: those at even and those at odd places. */
+/* A bf16 is the upper half of a float. 2 * LANES of them become two vectors: those at even and those at odd places. */
 INLINE void widen(const bf16 *p, vec *even, vec *odd) {
     uvec x;
     memcpy(&x, p, sizeof x);
@@ -64,15 +73,12 @@ INLINE vec exp2v(vec x) {
 INLINE float exp2s(float x) { return exp2v((vec){0} + x)[0]; }
 INLINE vec maxv(vec a, vec b) { ivec m = a > b; return (vec)(((ivec)a & m) | ((ivec)b & ~m)); }
 #ifdef __clang__
-INLINE vec turned(vec x, int by) { vec y = x; for (int i = 0; i < 16; i++) y[i] = x[i ^ by]; return y; }
+INLINE vec turned(vec x, int by) { vec y = x; for (int i = 0; i < LANES; i++) y[i] = x[i ^ by]; return y; }
 #else
-INLINE vec turned(vec x, int by) {
-    const ivec lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return __builtin_shuffle(x, lane ^ by);
-}
+INLINE vec turned(vec x, int by) { const ivec lane = COUNTED; return __builtin_shuffle(x, lane ^ by); }
 #endif
-INLINE float max_of(vec x) { for (int by = 8; by; by /= 2) x = maxv(x, turned(x, by)); return x[0]; }
-INLINE float sum_of(vec x) { for (int by = 8; by; by /= 2) x += turned(x, by); return x[0]; }
+INLINE float max_of(vec x) { for (int by = LANES / 2; by; by /= 2) x = maxv(x, turned(x, by)); return x[0]; }
+INLINE float sum_of(vec x) { for (int by = LANES / 2; by; by /= 2) x += turned(x, by); return x[0]; }
 
 /* Ask for the next lines of the chunk to come, in the order of memory. Asked for a few at a time between arithmetic:
    all at once they would fill the core's line buffers and stall it. */
@@ -85,7 +91,7 @@ INLINE void pull(queue *u, int lines) {
     }
 }
 
-/* q . k for 16 rows at once. */
+/* q . k for LANES rows at once. */
 #if defined(__AVX512F__) && defined(__AVX512BF16__)
 #define HALVES(a, b) _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee))
 #define QUARTERS(a, b) _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd))
@@ -108,30 +114,40 @@ INLINE vec dots(const bf16 *q, const bf16 *const *rows, int skip, int D) {
 }
 #else
 INLINE vec dots(const bf16 *q, const bf16 *const *rows, int skip, int D) {
-    vec s;
-    for (int t = 0; t < 16; t++) {
-        vec sum = {0};
-        for (int d = 0; d < D; d += 32) {
-            vec qe, qo, ke, ko;
-            widen(q + d, &qe, &qo);
+    vec s[LANES], out;
+    float parts[LANES][LANES], sums[LANES];
+    for (int t = 0; t < LANES; t++) s[t] = (vec){0};
+    for (int d = 0; d < D; d += 2 * LANES) {
+        vec qe, qo;
+        widen(q + d, &qe, &qo);
+#pragma GCC unroll 16
+        for (int t = 0; t < LANES; t++) {
+            vec ke, ko;
             widen(rows[t] + skip + d, &ke, &ko);
-            sum += qe * ke + qo * ko;
+            s[t] += qe * ke;
+            s[t] += qo * ko;
         }
-        s[t] = sum_of(sum);
     }
-    return s;
+    memcpy(parts, s, sizeof parts);
+    for (int t = 0; t < LANES; t++) {
+        for (int by = LANES / 2; by; by /= 2)
+            for (int l = 0; l < by; l++) parts[t][l] += parts[t][l + by];
+        sums[t] = parts[t][0];
+    }
+    memcpy(&out, sums, sizeof out);
+    return out;
 }
 #endif
 
 /* acc[g] = acc[g] * keep[g] + sum over n tokens of p[g][t] * v[t], for G heads and all D columns. */
 INLINE void weigh(const int G, float *acc, const float *keep, float (*p)[CHUNK], const bf16 *const *rows, queue *u,
                   long skip, int n, int D) {
-    for (int d = 0; d < D; d += 32) {
-        vec even[8], odd[8], ve, vo;
+    for (int d = 0; d < D; d += 2 * LANES) {
+        vec even[HEADS], odd[HEADS], ve, vo;
 #pragma GCC unroll 8
         for (int g = 0; g < G; g++) {
-            memcpy(&even[g], acc + g * D + d, 64);
-            memcpy(&odd[g], acc + g * D + d + 16, 64);
+            memcpy(&even[g], acc + g * D + d, sizeof even[g]);
+            memcpy(&odd[g], acc + g * D + d + LANES, sizeof odd[g]);
             even[g] *= keep[g];
             odd[g] *= keep[g];
         }
@@ -146,28 +162,30 @@ INLINE void weigh(const int G, float *acc, const float *keep, float (*p)[CHUNK],
         }
 #pragma GCC unroll 8
         for (int g = 0; g < G; g++) {
-            memcpy(acc + g * D + d, &even[g], 64);
-            memcpy(acc + g * D + d + 16, &odd[g], 64);
+            memcpy(acc + g * D + d, &even[g], sizeof even[g]);
+            memcpy(acc + g * D + d + LANES, &odd[g], sizeof odd[g]);
         }
     }
 }
 
 static void weigh_any(int G, float *acc, const float *keep, float (*p)[CHUNK], const bf16 *const *rows, queue *u,
                       long skip, int n, int D) {
-    switch (G) {
+    switch (G < HEADS ? G : HEADS) {
         case 1: weigh(1, acc, keep, p, rows, u, skip, n, D); break;
         case 2: weigh(2, acc, keep, p, rows, u, skip, n, D); break;
         case 3: weigh(3, acc, keep, p, rows, u, skip, n, D); break;
+#ifdef __AVX512F__
         case 4: weigh(4, acc, keep, p, rows, u, skip, n, D); break;
         case 5: weigh(5, acc, keep, p, rows, u, skip, n, D); break;
         case 6: weigh(6, acc, keep, p, rows, u, skip, n, D); break;
         case 7: weigh(7, acc, keep, p, rows, u, skip, n, D); break;
-        default: weigh(8, acc, keep, p, rows, u, skip, n, D);
+#endif
+        default: weigh(HEADS, acc, keep, p, rows, u, skip, n, D);
     }
 }
 
 /* Key rows (head 0) of the next tokens of one sequence; their number, 0 after the last sequence. The table is never
-   read past the length; the list is filled up with its last row, so that blocks of 16 read only real keys. The queue
+   read past the length; the list is filled up with its last row, so that blocks of LANES read only real keys. The queue
    gets the same tokens as runs of memory, keys and values. */
 static int next_rows(const problem *a, cursor *c, const bf16 **rows, queue *u) {
     u->now = u->count = 0;
@@ -198,7 +216,7 @@ INLINE void attend_d(const bf16 *q, bf16 *out, const problem *a, int Hq, const i
     const int G = Hq / a->Hkv;
     const float scale = 1.44269504f / sqrtf((float)D);
     const long to_values = (long)a->page * a->Hkv * D;
-    const ivec lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const ivec lane = COUNTED;
     cursor c = {0, 0};
     queue u;
     int n = next_rows(a, &c, lists[0], &u);
@@ -212,40 +230,40 @@ INLINE void attend_d(const bf16 *q, bf16 *out, const problem *a, int Hq, const i
         }
         for (int h = 0; h < a->Hkv; h++) {
             const int g0 = h * G;
-            for (int t = 0; t < n; t += 16) {
+            for (int t = 0; t < n; t += LANES) {
                 for (int g = g0; g < g0 + G; g++) {
-                    pull(&u, 1 + D / (2 * G));
+                    pull(&u, 1 + D * LANES / (32 * G));
                     vec s = dots(q + ((long)b * Hq + g) * D, rows + t, h * D, D) * scale;
                     ivec real = lane < n - t;
                     s = (vec)(((ivec)s & real) | ((ivec)((vec){0} - INFINITY) & ~real));
-                    memcpy(p[g] + t, &s, 64);
+                    memcpy(p[g] + t, &s, sizeof s);
                 }
             }
             for (int g = g0; g < g0 + G; g++) {
                 vec s, m = (vec){0} + top[g], sum = {0};
-                for (int t = 0; t < n; t += 16) { memcpy(&s, p[g] + t, 64); m = maxv(m, s); }
+                for (int t = 0; t < n; t += LANES) { memcpy(&s, p[g] + t, sizeof s); m = maxv(m, s); }
                 float most = max_of(m);
-                for (int t = 0; t < n; t += 16) {
-                    memcpy(&s, p[g] + t, 64);
+                for (int t = 0; t < n; t += LANES) {
+                    memcpy(&s, p[g] + t, sizeof s);
                     s = exp2v(s - most);
                     sum += s;
-                    memcpy(p[g] + t, &s, 64);
+                    memcpy(p[g] + t, &s, sizeof s);
                 }
                 keep[g] = exp2s(top[g] - most);
                 total[g] = total[g] * keep[g] + sum_of(sum);
                 top[g] = most;
             }
-            for (int g = g0; g < g0 + G; g += 8)
+            for (int g = g0; g < g0 + G; g += HEADS)
                 weigh_any(g0 + G - g, acc + g * D, keep + g, p + g, rows, &u, to_values + h * D, n, D);
         }
         if (last)
             for (int g = 0; g < Hq; g++)
-                for (int d = 0; d < D; d += 32) {
+                for (int d = 0; d < D; d += 2 * LANES) {
                     vec even, odd;
-                    memcpy(&even, acc + g * D + d, 64);
-                    memcpy(&odd, acc + g * D + d + 16, 64);
+                    memcpy(&even, acc + g * D + d, sizeof even);
+                    memcpy(&odd, acc + g * D + d + LANES, sizeof odd);
                     uvec both = (rounded(even / total[g]) >> 16) | (rounded(odd / total[g]) & 0xffff0000u);
-                    memcpy(out + ((long)b * Hq + g) * D + d, &both, 64);
+                    memcpy(out + ((long)b * Hq + g) * D + d, &both, sizeof both);
                 }
         n = ahead;
     }

@@ -17,10 +17,17 @@ SOURCE = r"""
 #include <immintrin.h>
 #endif
 
+/* A vector of twice a register's size would live in memory. */
+#if defined(__AVX512F__) && defined(__AVX512BF16__)
+enum { LANES = 16 };
+#else
+enum { LANES = 8 };
+#endif
+
 typedef uint16_t bf16;
-typedef float vec __attribute__((vector_size(64)));
-typedef int32_t ivec __attribute__((vector_size(64)));
-typedef uint32_t uvec __attribute__((vector_size(64)));
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -54,7 +61,8 @@ INLINE uvec rounded(vec x) {
     return (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
 }
 
-/* The products of four rows of weights and four of x: lane 4 w + t has w . x[t]. */
+/* `finished` takes eight rows of x and two columns: w has the columns' rows of gate weights, then those of up. Of its 16 answers
+   0 to 3 are the first column of the first four rows, 4 to 7 the second, and so on for the other rows. */
 #if defined(__AVX512F__) && defined(__AVX512BF16__)
 #define HALVES(a, b) _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee))
 #define QUARTERS(a, b) _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd))
@@ -63,6 +71,7 @@ INLINE uvec rounded(vec x) {
 /* memcpy and not a cast: for the cast gcc 12 goes through the stack. */
 INLINE __m512bh load(const bf16 *p) { __m512bh x; memcpy(&x, p, sizeof x); return x; }
 
+/* The products of four rows of weights and four of x: lane 4 w + t has w . x[t]. */
 INLINE vec dots(const bf16 *const *w, const bf16 *const *x, int H) {
     __m512 s[16], r[4];
     for (int i = 0; i < 16; i++) s[i] = _mm512_setzero_ps();
@@ -77,10 +86,16 @@ INLINE vec dots(const bf16 *const *w, const bf16 *const *x, int H) {
     for (int k = 0; k < 4; k++) r[k] = QUARTERS(HALVES(s[k], s[4 + k]), HALVES(s[8 + k], s[12 + k]));
     return (vec)SINGLES(PAIRS(r[0], r[1]), PAIRS(r[2], r[3]));
 }
-INLINE vec lower(vec a, vec b) { return (vec)_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0x44); }
-INLINE vec upper(vec a, vec b) { return (vec)_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0xee); }
+
+INLINE void finished(const bf16 *const *w, const bf16 *const *x, int n, int H, uint32_t *answers) {
+    const vec a = dots(w, x, H), b = n > 4 ? dots(w, x + 4, H) : a;
+    const vec gate = (vec)_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0x44);
+    const vec up = (vec)_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0xee);
+    const uvec y = rounded(silu(gate) * up);
+    memcpy(answers, &y, sizeof y);
+}
 #else
-/* A bf16 is the upper half of a float. 32 of them become two vectors: those at even and those at odd places. */
+/* A bf16 is the upper half of a float. 2 * LANES of them become two vectors: those at even and those at odd places. */
 INLINE void widen(const bf16 *p, vec *even, vec *odd) {
     uvec x;
     memcpy(&x, p, sizeof x);
@@ -88,23 +103,43 @@ INLINE void widen(const bf16 *p, vec *even, vec *odd) {
     *odd = (vec)(x & 0xffff0000u);
 }
 
+/* The products of two rows of weights and four of x: lane 4 w + t has w . x[t]. */
 INLINE vec dots(const bf16 *const *w, const bf16 *const *x, int H) {
-    vec s;
-    for (int i = 0; i < 16; i++) {
-        vec sum = {0}, we, wo, xe, xo;
-        for (int h = 0; h < H; h += 32) {
-            widen(w[i / 4] + h, &we, &wo);
-            widen(x[i % 4] + h, &xe, &xo);
-            sum += we * xe + wo * xo;
+    vec s[8];
+    float parts[8][LANES], sums[8];
+    for (int i = 0; i < 8; i++) s[i] = (vec){0};
+    for (int h = 0; h < H; h += 2 * LANES) {
+        vec even[2], odd[2];
+        widen(w[0] + h, even, odd);
+        widen(w[1] + h, even + 1, odd + 1);
+#pragma GCC unroll 4
+        for (int t = 0; t < 4; t++) {
+            vec e, o;
+            widen(x[t] + h, &e, &o);
+            s[t] += even[0] * e;
+            s[t] += odd[0] * o;
+            s[4 + t] += even[1] * e;
+            s[4 + t] += odd[1] * o;
         }
-        float total = 0;
-        for (int lane = 0; lane < 16; lane++) total += sum[lane];
-        s[i] = total;
     }
-    return s;
+    memcpy(parts, s, sizeof parts);
+    for (int i = 0; i < 8; i++) {
+        for (int by = LANES / 2; by; by /= 2)
+            for (int l = 0; l < by; l++) parts[i][l] += parts[i][l + by];
+        sums[i] = parts[i][0];
+    }
+    vec out;
+    memcpy(&out, sums, sizeof out);
+    return out;
 }
-INLINE vec lower(vec a, vec b) { for (int i = 0; i < 8; i++) a[8 + i] = b[i]; return a; }
-INLINE vec upper(vec a, vec b) { for (int i = 0; i < 8; i++) b[i] = a[8 + i]; return b; }
+
+INLINE void finished(const bf16 *const *w, const bf16 *const *x, int n, int H, uint32_t *answers) {
+    for (int t = 0; t < n; t += 4) {
+        const vec gate = dots(w, x + t, H), up = dots(w + 2, x + t, H);
+        const uvec y = rounded(silu(gate) * up);
+        memcpy(answers + 2 * t, &y, sizeof y);
+    }
+}
 #endif
 
 void experts(const bf16 *x, const int32_t *tok, const int32_t *off, const bf16 *W, bf16 *out, int E, int H, int I) {
@@ -117,15 +152,12 @@ void experts(const bf16 *x, const int32_t *tok, const int32_t *off, const bf16 *
                 const int n = off[e + 1] - r < 8 ? off[e + 1] - r : 8;
                 const bf16 *rows[8];
                 for (int t = 0; t < 8; t++) rows[t] = x + (long)tok[r + (t < n ? t : n - 1)] * H;
-                const vec a = dots(w, rows, H), b = n > 4 ? dots(w, rows + 4, H) : a;
-                /* Lanes 0 to 3 have column i of the first four rows, 4 to 7 the next column, and so on for the other rows. */
-                const uvec y = rounded(silu(lower(a, b)) * upper(a, b));
-                uint32_t lanes[16];
-                memcpy(lanes, &y, sizeof lanes);
+                uint32_t answers[16];
+                finished(w, rows, n, H, answers);
                 for (int t = 0; t < n; t++) {
                     bf16 *to = out + (long)(r + t) * I;
-                    to[i] = lanes[t / 4 * 8 + t % 4];
-                    to[next] = lanes[t / 4 * 8 + t % 4 + (next > i ? 4 : 0)];
+                    to[i] = answers[t / 4 * 8 + t % 4];
+                    to[next] = answers[t / 4 * 8 + t % 4 + (next > i ? 4 : 0)];
                 }
             }
         }

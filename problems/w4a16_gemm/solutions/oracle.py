@@ -17,12 +17,20 @@ SOURCE = r"""
 #include <immintrin.h>
 #endif
 
-typedef uint16_t bf16;
-typedef uint8_t bytes __attribute__((vector_size(16)));
-typedef float vec __attribute__((vector_size(64)));
-typedef uint32_t uvec __attribute__((vector_size(64)));
+/* A vector of twice a register's size would live in memory. */
+#ifdef __AVX512F__
+enum { LANES = 16 };
+#else
+enum { LANES = 8 };
+#endif
 
-enum { MOST = 16, CHUNK = 32 };
+typedef uint16_t bf16;
+typedef uint8_t bytes __attribute__((vector_size(LANES)));
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
+
+/* Rows of x at once, one to a lane of what is summed for each, and channels at once. */
+enum { MOST = LANES, CHUNK = 2 * LANES };
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -32,7 +40,7 @@ typedef struct { const bf16 *x; const uint8_t *qw; const bf16 *s; const uint8_t 
 INLINE float wide(bf16 x) { uint32_t u = (uint32_t)x << 16; float f; memcpy(&f, &u, 4); return f; }
 INLINE bf16 narrow(float x) { uint32_t u; memcpy(&u, &x, 4); return (u + 0x7fffu + ((u >> 16) & 1)) >> 16; }
 
-/* 16 bytes to 32 codes: each 32-bit lane gets two bf16. 0x4300 is 128 with steps of 1 below it, so 0x4300 | q is 128 + q. */
+/* LANES bytes to 2 * LANES codes: each lane gets two bf16. 0x4300 is 128 with steps of 1 below it, so 0x4300 | q is 128 + q. */
 INLINE uvec unpack(const uint8_t *p) {
     bytes b;
     memcpy(&b, p, sizeof b);
@@ -40,38 +48,58 @@ INLINE uvec unpack(const uint8_t *p) {
     return ((u | u << 12) & 0x000f000fu) | 0x43004300u;
 }
 
-/* sum + the products of 32 pairs of bf16, two to a lane. */
-INLINE vec dot(vec sum, uvec w, const bf16 *x) {
+/* CHUNK of x as they are multiplied: where there are products of bf16 as they are, elsewhere those at even places and then
+   those at odd ones. And sum + the products of CHUNK pairs, two to a lane. */
 #if defined(__AVX512F__) && defined(__AVX512BF16__)
+typedef bf16 factor;
+INLINE void factors(factor *to, const bf16 *x) { memcpy(to, x, CHUNK * sizeof *x); }
+INLINE vec dot(vec sum, uvec w, const factor *x) {
     __m512bh a, b;
     memcpy(&a, &w, sizeof a);
     memcpy(&b, x, sizeof b);
     return (vec)_mm512_dpbf16_ps((__m512)sum, a, b);
-#else
-    uvec b;
-    memcpy(&b, x, sizeof b);
-    sum += (vec)(w << 16) * (vec)(b << 16);
-    return sum + (vec)(w & 0xffff0000u) * (vec)(b & 0xffff0000u);
-#endif
 }
+#else
+typedef float factor;
+INLINE void factors(factor *to, const bf16 *x) {
+    uvec both;
+    memcpy(&both, x, sizeof both);
+    const uvec even = both << 16, odd = both & 0xffff0000u;
+    memcpy(to, &even, sizeof even);
+    memcpy(to + LANES, &odd, sizeof odd);
+}
+INLINE vec dot(vec sum, uvec w, const factor *x) {
+    vec even, odd;
+    memcpy(&even, x, sizeof even);
+    memcpy(&odd, x + LANES, sizeof odd);
+    sum += (vec)(w << 16) * even;
+    return sum + (vec)(w & 0xffff0000u) * odd;
+}
+#endif
 
-#ifdef __clang__
-INLINE vec turned(vec x, int by) { vec y = x; for (int i = 0; i < 16; i++) y[i] = x[i ^ by]; return y; }
-#else
-INLINE vec turned(vec x, int by) {
+#if defined(__AVX512F__) && !defined(__clang__)
+INLINE float sum_of(vec x) {
     const uvec lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return __builtin_shuffle(x, lane ^ by);
+    for (int by = 8; by; by /= 2) x += __builtin_shuffle(x, lane ^ by);
+    return x[0];
+}
+#else
+INLINE float sum_of(vec x) {
+    float s[LANES];
+    memcpy(s, &x, sizeof s);
+    for (int by = LANES / 2; by; by /= 2)
+        for (int i = 0; i < by; i++) s[i] += s[i + by];
+    return s[0];
 }
 #endif
-INLINE float sum_of(vec x) { for (int by = 8; by; by /= 2) x += turned(x, by); return x[0]; }
 
 /* All outputs of the rows m0 to m0 + R - 1 of x; past the last row that one again, and nothing is written. `packed` gets
    the rows chunk by chunk, `sums` their sum over each group: sum (128 + q) x - (128 + z) sum x = sum (q - z) x. */
-INLINE void multiply_rows(const int R, const problem *a, int m0, bf16 *packed, float *sums) {
+INLINE void multiply_rows(const int R, const problem *a, int m0, factor *packed, float *sums) {
     const int chunks = a->K / CHUNK, groups = a->K / a->G, real = a->M - m0 < R ? a->M - m0 : R;
     for (int r = 0; r < R; r++) {
         const bf16 *row = a->x + (long)(m0 + (r < real ? r : real - 1)) * a->K;
-        for (int c = 0; c < chunks; c++) memcpy(packed + ((long)c * R + r) * CHUNK, row + c * CHUNK, CHUNK * sizeof *row);
+        for (int c = 0; c < chunks; c++) factors(packed + ((long)c * R + r) * CHUNK, row + c * CHUNK);
         for (int g = 0; g < groups; g++) {
             float sum = 0;
             for (int k = 0; k < a->G; k++) sum += wide(row[g * a->G + k]);
@@ -80,7 +108,7 @@ INLINE void multiply_rows(const int R, const problem *a, int m0, bf16 *packed, f
     }
     for (int n = 0; n < a->N; n++) {
         const uint8_t *codes = a->qw + (long)n * (a->K / 2);
-        const bf16 *at = packed;
+        const factor *at = packed;
         vec total[MOST], part[MOST], offset = {0}, x;
         for (int r = 0; r < R; r++) total[r] = (vec){0};
         for (int g = 0; g < groups; g++) {
@@ -104,11 +132,11 @@ INLINE void multiply_rows(const int R, const problem *a, int m0, bf16 *packed, f
 }
 
 void multiply(const bf16 *x, const uint8_t *qw, const bf16 *s, const uint8_t *z, bf16 *y, int M, int N, int K, int G,
-              bf16 *packed, float *sums) {
+              factor *packed, float *sums) {
     problem a = {x, qw, s, z, y, M, N, K, G};
     for (int m = 0; m < M;) {
         int left = M - m;
-        if (left > 8) { multiply_rows(16, &a, m, packed, sums); m += 16; }
+        if (left > 8 && MOST > 8) { multiply_rows(MOST, &a, m, packed, sums); m += MOST; }
         else if (left > 4) { multiply_rows(8, &a, m, packed, sums); m += 8; }
         else if (left > 1) { multiply_rows(4, &a, m, packed, sums); m += 4; }
         else { multiply_rows(1, &a, m, packed, sums); m += 1; }
@@ -142,7 +170,7 @@ def solution(x: Tensor, qw: Tensor, s: Tensor, z: Tensor) -> Tensor:
     if K // groups % 32:
         raise ValueError(f"G={K // groups}: this kernel wants groups in steps of 32")
     y = torch.empty(M, N, dtype=x.dtype)
-    packed, sums = torch.empty(16 * K, dtype=x.dtype), torch.empty(16 * groups)
+    packed, sums = torch.empty(16 * K), torch.empty(16 * groups)
     MULTIPLY(
         x.data_ptr(), qw.data_ptr(), s.data_ptr(), z.data_ptr(), y.data_ptr(), M, N, K, K // groups,
         packed.data_ptr(), sums.data_ptr(),
