@@ -16,18 +16,20 @@ from arena.schema import Errors, Problem, Tolerance
 def verify(window: Committed, sets: Sets, code: Code, problem: Problem, shape: Mapping[str, int]) -> Errors:
     """The worst errors over the sample; Refusal when one is beyond the gate or an input was changed.
 
-    Sets made of the same draw must also agree with each other.
+    Sets made of the same draw share one answer of the reference, and must also agree with each other.
     """
     worst: Errors = dict.fromkeys(problem.tolerance, 0.0)
-    first: dict[Draw, int] = {}
-    for index, outputs in sorted(window.sample.items()):
-        drawn = window.draws[index]
+    places: dict[Draw, list[int]] = {}
+    for index in sorted(window.sample):
+        places.setdefault(window.draws[index], []).append(index)
+    for drawn, indices in places.items():
         inputs = code.make_inputs(shape, drawn.seed, drawn.kind, sets.memory.device)
-        _unchanged(inputs, sets.input(index), problem, shape, drawn.kind)
-        worst = worse(worst, _within(outputs, inputs, code, problem, shape, drawn.kind))
-        twin = first.setdefault(drawn, index)
-        if twin != index:
-            _same(window.sample[twin], outputs, inputs, code, problem, shape, drawn.kind)
+        refs = code.outputs(inputs)
+        for index in indices:
+            _unchanged(inputs, sets.input(index), problem, shape, drawn.kind)
+            worst = worse(worst, _within(window.sample[index], refs, inputs, code, problem, shape, drawn.kind))
+        for index in indices[1:]:
+            _same(window.sample[indices[0]], window.sample[index], inputs, code, problem, shape, drawn.kind)
     return worst
 
 
@@ -52,9 +54,10 @@ def _same(
             raise Refusal("incorrect", text, shape=shape, mode=mode, error=errors)
 
 
-def _within(outs: Inputs, inputs: Inputs, code: Code, problem: Problem, shape: Mapping[str, int], mode: str) -> Errors:
-    """The errors of one call's outputs; Refusal when one is beyond the gate."""
-    refs = code.outputs(inputs)
+def _within(
+    outs: Inputs, refs: Inputs, inputs: Inputs, code: Code, problem: Problem, shape: Mapping[str, int], mode: str
+) -> Errors:
+    """The errors of one call's outputs against the reference's; Refusal when one is beyond the gate."""
     for tensor, out, ref in zip(problem.outputs, outs, refs, strict=True):
         _finite(tensor.name, out, ref, code, problem, shape, mode)
     worst: Errors = dict.fromkeys(problem.tolerance, 0.0)
