@@ -126,7 +126,9 @@ def judged(folder: Path, source: str, x: "torch.Tensor") -> dict[str, float]:
     made: dict = {}
     exec(source, made)
     loaded, problem = load(folder), read(folder)
-    return verify._within(made["solution"](x), loaded.outputs((x,)), (x,), loaded, problem, {"R": len(x), "N": x.shape[1]}, "public")
+    return verify._within(
+        made["solution"](x), loaded.outputs((x,)), (x,), loaded, problem, {"R": len(x), "N": x.shape[1]}, "public"
+    )
 
 
 TIES = torch.tensor([[1.0, 3, 3, 3], [0, 0, 0, 0], [5, -1, -math.inf, 2]])
