@@ -1,0 +1,62 @@
+"""How often a stopped box's CPU clocks still move, and by how much: a box with threads that sleep and threads that spin, stopped
+and continued over and over, with or without other load on the machine.
+
+    python scripts/measure_freeze.py [--sleeping 2] [--spinning 2] [--load 0] [--times 2000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+
+from arena.sandboxes import Box, bwrap
+
+BUSY = "while True: sum(range(10000))"
+THREADS = """
+import sys, threading, time
+def sleep():
+    while True: time.sleep(0.001)
+def spin():
+    while True: sum(range(1000))
+for work, count in ((sleep, sys.argv[1]), (spin, sys.argv[2])):
+    for _ in range(int(count)): threading.Thread(target=work, daemon=True).start()
+print("ready", flush=True)
+time.sleep(1e6)
+"""
+APART_S = 0.003
+
+
+def moved_ns(sleeping: int, spinning: int, times: int) -> list[int]:
+    """What the clocks of the stopped box grew by, wherever they did."""
+    grown = []
+    with bwrap.run(Box("worker", ("python", "-c", THREADS, str(sleeping), str(spinning)))) as box:
+        box.stdout.readline()
+        for _ in range(times):
+            stopped_ns = box.freeze()
+            time.sleep(APART_S)
+            grown.append(box.cpu_ns() - stopped_ns)
+            box.thaw()
+            time.sleep(APART_S)
+    return [ns for ns in grown if ns]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    for name, default in (("sleeping", 2), ("spinning", 2), ("load", 0), ("times", 2000)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    given = parser.parse_args()
+    load = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(given.load)]
+    try:
+        moved = moved_ns(given.sleeping, given.spinning, given.times)
+    finally:
+        for process in load:
+            process.kill()
+    most = f", by {max(moved) / 1e3:.0f} us at most" if moved else ""
+    print(f"the clocks moved in {len(moved)} of {given.times} stops{most}")
+
+
+if __name__ == "__main__":
+    main()
