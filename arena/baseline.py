@@ -24,7 +24,7 @@ NEEDS = "# needs: "
 ALWAYS = ("torch", "triton")
 """Packages whose versions every record names."""
 EFFORT = {"gpu": replace(GPU, processes=1, counters=False), "cpu": CPU}
-"""A score's plan, less what only a score needs: on a GPU one process says the same as three to 1 %, and nobody reads counters."""
+"""A score's plan, less what only a score needs: on a GPU it takes one process for three, and nobody reads counters."""
 STILL_A_SPEED = ("incorrect", "crashed")
 """Verdicts after which a line is timed once more without the gate: a library may be less exact, or refuse a hidden shape."""
 

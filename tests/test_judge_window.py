@@ -12,11 +12,11 @@ torch = pytest.importorskip("torch")
 
 from arena import documents  # noqa: E402
 from arena.collect import collect  # noqa: E402
-from arena.judge import code, link  # noqa: E402
+from arena.judge import code, link, measure  # noqa: E402
 from arena.judge.buffers import HostMemory  # noqa: E402
 from arena.judge.layout import layout  # noqa: E402
 from arena.judge.refusal import Refusal  # noqa: E402
-from arena.judge.window import PUBLISH_TRIES, Draw, Sets, publish  # noqa: E402
+from arena.judge.window import PUBLISH_TRIES, Disturbed, Draw, Sets, publish  # noqa: E402
 from arena.sandboxes import bwrap  # noqa: E402
 from arena.schema import Problem  # noqa: E402
 
@@ -73,6 +73,41 @@ def test_who_ran_has_seen_other_inputs(worker, sets, disturbed):
     assert draw.seeds == kept.seed == disturbed + 1
     assert torch.equal(sets.input(0)[0], read.make_inputs(SHAPE, kept.seed, "public", "cpu")[0])
     assert worker.ran_ns() == 0  # stopped again
+
+
+def test_where_the_class_of_inputs_is_secret_there_is_one_try(worker, sets):
+    draw = Drawn(1)
+    with pytest.raises(Disturbed):
+        publish(worker, sets, code.load(PROBLEM, "cpu", FOLDER), SHAPE, draw, tries=1)
+    assert draw.seeds == 1
+
+
+class Timing:
+    """Stands for the timing of one shape, which something disturbs so often."""
+
+    def __init__(self, disturbed):
+        self.left = disturbed
+        self.tries = 0
+
+    def __call__(self, *_):
+        self.tries += 1
+        if self.tries <= self.left:
+            raise Disturbed("cheated", "somebody ran")
+        return "timed"
+
+
+@pytest.mark.parametrize("disturbed", [0, 1, measure.UNDISTURBED_TRIES - 1])
+def test_a_disturbed_shape_is_timed_from_its_beginning(disturbed, monkeypatch):
+    monkeypatch.setattr(measure, "_timed", timing := Timing(disturbed))
+    assert measure.time_shape(None, None, SHAPE, "wall", 8, None) == "timed"
+    assert timing.tries == disturbed + 1
+
+
+def test_a_shape_that_is_disturbed_every_time_is_a_cheat(monkeypatch):
+    monkeypatch.setattr(measure, "_timed", timing := Timing(measure.UNDISTURBED_TRIES))
+    with pytest.raises(Refusal, match="somebody ran"):
+        measure.time_shape(None, None, SHAPE, "wall", 8, None)
+    assert timing.tries == measure.UNDISTURBED_TRIES
 
 
 def test_who_runs_every_time_is_a_cheat(worker, sets):

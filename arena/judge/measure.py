@@ -22,13 +22,16 @@ from arena.judge.plan import Plan
 from arena.judge.refusal import Refusal
 from arena.judge.statistics import half_width
 from arena.judge.verify import verify, worse
-from arena.judge.window import Committed, Draw, Mode, Seeds, Sets, window
+from arena.judge.window import PUBLISH_TRIES, Committed, Disturbed, Draw, Mode, Seeds, Sets, window
 from arena.schema import Errors, Problem, Tensor
 
 PUBLISHED_ALONE = 4
 """Copies timed to know how long publishing takes undisturbed; the first is slow."""
 SHORTEST_CALL_S = 1e-9
 """Nothing that is launched takes less; a number too small to be divided must not reach the statistics."""
+UNDISTURBED_TRIES = 8
+"""So often in one worker a shape is timed from its beginning when something ran beside it. A late thread is rarer than one window
+in a thousand; somebody who looks every time never gets to an end."""
 CHECKED_CALLS = 3
 """Calls of a correctness window: different input sets, and the first once more."""
 
@@ -136,6 +139,16 @@ def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode:
     At secret places among the timed windows come audits: the same calls in the same buffers, but on hidden classes of inputs
     too. So the code that is timed is the code that survives them, however it tells a check from a timing.
     """
+    for _ in range(UNDISTURBED_TRIES - 1):
+        try:
+            return _timed(subject, worker, shape, mode, calls, quiet)
+        except Disturbed:
+            continue
+    return _timed(subject, worker, shape, mode, calls, quiet)
+
+
+def _timed(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int, quiet: Quiet) -> Timed:
+    """One try. Disturbed when something ran that could have learned which window is an audit: the next one draws their places."""
     plan = subject.plan
     elapsed: list[tuple[float, float]] = []
     worst: Errors = dict.fromkeys(subject.problem.tolerance, 0.0)
@@ -147,7 +160,7 @@ def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode:
             while audits and audits[0] == len(elapsed):
                 audits.pop(0)
                 _audit(subject, worker, sets, shape, mode)
-            done = _run(subject, worker, sets, shape, calls, mode, plan.call_limit_s)
+            done = _run(subject, worker, sets, shape, calls, mode, plan.call_limit_s, tries=1)
             if mode != "wall" and not done.device_s / calls > SHORTEST_CALL_S:
                 raise Refusal("cheated", f"The worker says that {calls} calls took {done.device_s:.3g} s")
             worst = worse(worst, verify(done, sets, subject.code, subject.problem, shape))
@@ -168,7 +181,7 @@ def _audit(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int
 
     plan = subject.plan
     sample = min(plan.audit_sample, sets.count)
-    done = window(worker, sets, subject.code, shape, draw, mode=mode, sample=sample, limit_s=plan.call_limit_s)
+    done = window(worker, sets, subject.code, shape, draw, mode=mode, sample=sample, limit_s=plan.call_limit_s, tries=1)
     verify(done, sets, subject.code, subject.problem, shape)
 
 
@@ -188,7 +201,14 @@ def _warm(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int]
 
 
 def _run(
-    subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], calls: int, mode: Mode, limit_s: float
+    subject: Subject,
+    worker: Worker,
+    sets: Sets,
+    shape: Mapping[str, int],
+    calls: int,
+    mode: Mode,
+    limit_s: float,
+    tries: int = PUBLISH_TRIES,
 ) -> Committed:
     """A window of `calls` calls on the public distribution. One without calls has a sample too: taking it is part of the cost."""
 
@@ -196,7 +216,7 @@ def _run(
         return [Draw("public", seed) for seed in subject.seeds.take(calls)]
 
     sample = subject.plan.sample
-    return window(worker, sets, subject.code, shape, draw, mode=mode, sample=sample, limit_s=limit_s)
+    return window(worker, sets, subject.code, shape, draw, mode=mode, sample=sample, limit_s=limit_s, tries=tries)
 
 
 def _enough(samples: list[float], plan: Plan) -> bool:

@@ -64,6 +64,10 @@ class Sets:
         return self.output_layout.views(self.outputs.bytes, index)
 
 
+class Disturbed(Refusal):
+    """Something ran while the worker was stopped and inputs were made, which it may have seen."""
+
+
 class Draw(NamedTuple):
     """One input set to be made."""
 
@@ -111,15 +115,17 @@ def window(
     mode: Mode,
     sample: int,
     limit_s: float,
+    tries: int = PUBLISH_TRIES,
 ) -> Committed:
     """Run one call per set drawn; the worker's processes are stopped but between t0 and t1. `sample` outputs are taken.
+
+    `tries` is how often inputs are made before it is Disturbed.
 
     The inputs did not exist before the worker was stopped, what is in the output buffers at t1 is all that counts, and which
     of them are looked at is drawn only when the reply is there: until then nothing about the sample exists anywhere.
     """
     worker.freeze()
-    worker.no_packet_waits()
-    draws = publish(worker, sets, code, shape, draw)
+    draws = publish(worker, sets, code, shape, draw, tries)
     begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     worker.send("run", calls=len(draws), mode=mode)
     worker.thaw()
@@ -133,13 +139,20 @@ def window(
 
 
 def publish(
-    worker: Worker, sets: Sets, code: Code, shape: Mapping[str, int], draw: Callable[[], Sequence[Draw]]
+    worker: Worker,
+    sets: Sets,
+    code: Code,
+    shape: Mapping[str, int],
+    draw: Callable[[], Sequence[Draw]],
+    tries: int = PUBLISH_TRIES,
 ) -> Sequence[Draw]:
-    """Make new inputs out of the worker's sight and copy them to where it sees them; Refusal when somebody ran meanwhile.
+    """Make new inputs out of the worker's sight and copy them to where it sees them; Disturbed when somebody ran meanwhile.
 
-    Whoever ran has seen nothing that is kept: then all of it is made again, after the worker was stopped once more.
+    Whoever ran has seen no values that are kept: they are made again, after the worker was stopped once more. He may have seen
+    which classes of inputs they are of. So where that is secret there is only one of the `tries`.
     """
-    for _ in range(PUBLISH_TRIES):
+    for _ in range(tries):
+        worker.no_packet_waits()
         draws = draw()
         for index, (kind, seed) in enumerate(draws):
             write(code.make_inputs(shape, seed, kind, sets.memory.device), sets.stage(index))
@@ -149,7 +162,7 @@ def publish(
         if not ran_ns and took_s <= DISTURBED * sets.alone_s + JITTER_S:
             return draws
     what = f"A process of the submission ran ({ran_ns / 1e3:.3g} us)" if ran_ns else "Something of the submission ran on the GPU"
-    raise Refusal("cheated", f"{what} while the worker was stopped between two windows, {PUBLISH_TRIES} times in a row")
+    raise Disturbed("cheated", f"{what} while the worker was stopped between two windows, again and again")
 
 
 def write(fresh: Inputs, views: Inputs) -> None:

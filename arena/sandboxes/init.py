@@ -6,7 +6,7 @@ descriptors (and the host's paths in them) through /proc/1, whatever the filter 
 CONTROL is a socket (SOCK_SEQPACKET) that nobody else in the box holds; its end ends the box. It takes one byte and answers
 nine, a status byte (0: done) and nanoseconds:
 
-f  freeze: stop every process but this one, wait until all are stopped, answer with their CPU time
+f  freeze: stop every process but this one, wait until all are stopped and their clocks stand, answer with their CPU time
 c  answer with their CPU time; while frozen, with what it was then plus all that has changed since
 t  thaw
 
@@ -179,8 +179,8 @@ class Init:
     def freeze(self) -> bytes:
         """Stop all. Asked again on each round, as somebody may have sent a SIGCONT before being stopped himself.
 
-        A thread shows as stopped shortly before it leaves the processor, and its clock gets what it used since the last tick
-        when it does: up to a millisecond. So the clocks count when they are the same twice while all are stopped.
+        A thread shows as stopped shortly before it leaves the processor, and only then its clock gets what it used since the
+        last tick. So the clocks count when they are the same twice while all are stopped.
         """
         deadline = time.monotonic() + FREEZE_LIMIT_S
         earlier = None
@@ -189,8 +189,8 @@ class Init:
             self.reap()
             states = moving()
             clocks = cpu_clocks()
-            # Uninterruptible, as a vfork parent whose child is stopped: it cannot run before it meets its SIGSTOP.
             late = time.monotonic() > deadline
+            # D is uninterruptible, as a vfork parent whose child is stopped: it cannot run before it meets its SIGSTOP.
             if late and states - {"D"}:
                 return REPLY.pack(1, 0)
             if late or (not states and clocks == earlier):
