@@ -29,9 +29,9 @@ PUBLISHED_ALONE = 4
 """Copies timed to know how long publishing takes undisturbed; the first is slow."""
 SHORTEST_CALL_S = 1e-9
 """Nothing that is launched takes less; a number too small to be divided must not reach the statistics."""
-UNDISTURBED_TRIES = 8
+UNDISTURBED_TRIES = 4
 """So often in one worker a shape is timed from its beginning when something ran beside it. A late thread is rarer than one window
-in a thousand; somebody who looks every time never gets to an end."""
+in a thousand; somebody who looks every time never gets to an end. Not more: whoever disturbs himself picks his luckiest try."""
 CHECKED_CALLS = 3
 """Calls of a correctness window: different input sets, and the first once more."""
 

@@ -1,5 +1,5 @@
 # verdict: passed
-# C for one core: e4m3 becomes bf16, which holds it exactly, and blocks of 8 by 32 outputs stay in registers.
+# C for one core: e4m3 becomes bf16, which holds it exactly, and blocks of outputs stay in registers.
 
 import ctypes
 import shutil

@@ -1,5 +1,5 @@
 # verdict: passed
-# C for one core: exponentials 16 at a time, sums as pairs of floats in 64 lanes, and one fused multiply-add an element to divide.
+# C for one core: exponentials by vectors, sums as pairs of floats in four of them, and a fused multiply-add an element to divide.
 
 import ctypes
 import shutil

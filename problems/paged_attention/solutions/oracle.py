@@ -18,7 +18,7 @@ SOURCE = r"""
 #include <immintrin.h>
 #endif
 
-/* A vector of twice a register's size would live in memory. HEADS of them and twice as many fit into the registers. */
+/* A vector of twice a register's size would live in memory. Two for each of HEADS fit into the registers. */
 #ifdef __AVX512F__
 enum { LANES = 16, HEADS = 8 };
 #define COUNTED {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}

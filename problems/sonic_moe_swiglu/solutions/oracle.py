@@ -17,7 +17,7 @@ SOURCE = r"""
 #include <immintrin.h>
 #endif
 
-/* A vector of twice a register's size would live in memory. */
+/* A vector of twice a register's size would live in memory. Without products of bf16 eight lanes will do everywhere. */
 #if defined(__AVX512F__) && defined(__AVX512BF16__)
 enum { LANES = 16 };
 #else
