@@ -1,7 +1,7 @@
 """How often a stopped box's CPU clocks still move, and by how much: a box with threads that sleep and threads that spin, stopped
 and continued over and over, with or without other load on the machine.
 
-    python scripts/measure_freeze.py [--sleeping 2] [--spinning 2] [--load 0] [--times 2000]
+    python scripts/measure_freeze.py [--sleeping 2] [--spinning 2] [--load 0] [--times 2000] [--apart-ms 3]
 """
 
 from __future__ import annotations
@@ -25,32 +25,31 @@ for work, count in ((sleep, sys.argv[1]), (spin, sys.argv[2])):
 print("ready", flush=True)
 time.sleep(1e6)
 """
-APART_S = 0.003
 
 
-def moved_ns(sleeping: int, spinning: int, times: int) -> list[int]:
-    """What the clocks of the stopped box grew by, wherever they did."""
+def moved_ns(sleeping: int, spinning: int, times: int, apart_ms: int) -> list[int]:
+    """What the clocks of the stopped box grew by, wherever they did while it stood for so long."""
     grown = []
     with bwrap.run(Box("worker", ("python", "-c", THREADS, str(sleeping), str(spinning)))) as box:
         box.stdout.readline()
         for _ in range(times):
             stopped_ns = box.freeze()
-            time.sleep(APART_S)
+            time.sleep(apart_ms / 1e3)
             grown.append(box.cpu_ns() - stopped_ns)
             box.thaw()
-            time.sleep(APART_S)
+            time.sleep(0.003)
     return [ns for ns in grown if ns]
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    for name, default in (("sleeping", 2), ("spinning", 2), ("load", 0), ("times", 2000)):
+    for name, default in (("sleeping", 2), ("spinning", 2), ("load", 0), ("times", 2000), ("apart-ms", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args()
     load = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(given.load)]
     try:
-        moved = moved_ns(given.sleeping, given.spinning, given.times)
+        moved = moved_ns(given.sleeping, given.spinning, given.times, given.apart_ms)
     finally:
         for process in load:
             process.kill()

@@ -114,12 +114,28 @@ def moving() -> set[str]:
     for pid in everyone():
         try:
             for tid in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{tid}/stat", "rb", buffering=0) as file:
-                    text = file.read(512)
-                states.add(text[text.rindex(b")") + 2 :][:1].decode())
+                states.add(state(f"/proc/{pid}/task/{tid}"))
         except (FileNotFoundError, ProcessLookupError):
             continue
     return states - {"T", "Z", "X"}
+
+
+def state(thread: str) -> str:
+    """One letter. A thread shows as T before it has left its processor, which its host may put aside just then: that is R here.
+
+    To tell what system call a thread is in, the kernel waits until it is off its processor. Where it does not tell, as of a
+    process that made itself undumpable, what shows is what counts.
+    """
+    with open(f"{thread}/stat", "rb", buffering=0) as file:
+        text = file.read(512)
+    shown = text[text.rindex(b")") + 2 :][:1].decode()
+    if shown != "T":
+        return shown
+    try:
+        with open(f"{thread}/syscall", "rb", buffering=0) as file:
+            return "R" if file.read(512).startswith(b"running") else shown
+    except OSError:
+        return shown
 
 
 def signal_all(number: int) -> None:
