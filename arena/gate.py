@@ -56,6 +56,8 @@ class Finding(Record):
     peak_fraction: float | None = None
     error: Errors | None = None
     """Worst error that was seen, where an answer was compared with the reference."""
+    disturbed: tuple[str, ...] = ()
+    """Why shapes had to be timed again."""
     mode: str | None = None
     """The class of inputs on which it was refused."""
 
@@ -174,9 +176,10 @@ def _measured(result: Passed | Refused) -> dict[str, Any]:
     """The numbers of a score, for tables."""
     if isinstance(result, Refused):
         return {"error": result.error, "mode": result.mode}
-    errors = [shape.error for shape in (*result.shapes, *result.latency)]
-    worst = {metric: max(error[metric] for error in errors) for metric in errors[0]}
-    return {"peak_fraction": result.peak_fraction, "error": worst}
+    shapes = (*result.shapes, *result.latency)
+    worst = {metric: max(shape.error[metric] for shape in shapes) for metric in shapes[0].error}
+    disturbed = tuple(why for shape in shapes for why in shape.disturbed)
+    return {"peak_fraction": result.peak_fraction, "error": worst, "disturbed": disturbed}
 
 
 def _absent(solutions: Iterable[str]) -> Iterator[Finding]:

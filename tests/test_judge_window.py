@@ -1,9 +1,11 @@
 """What runs while the worker is stopped: once is made good by new inputs, every time is a cheat. The test itself continues it."""
 
 import contextlib
+import hashlib
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -11,11 +13,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from arena import documents  # noqa: E402
-from arena.collect import collect  # noqa: E402
+from arena import catalog, documents, judge  # noqa: E402
+from arena.collect import Submission, collect  # noqa: E402
 from arena.judge import code, link, measure  # noqa: E402
 from arena.judge.buffers import HostMemory  # noqa: E402
 from arena.judge.layout import layout  # noqa: E402
+from arena.judge.plan import CPU  # noqa: E402
 from arena.judge.refusal import Refusal  # noqa: E402
 from arena.judge.window import PUBLISH_TRIES, Disturbed, Draw, Sets, publish  # noqa: E402
 from arena.sandboxes import bwrap  # noqa: E402
@@ -26,12 +29,14 @@ pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {
 FOLDER = Path(__file__).parent / "given"
 PROBLEM = documents.read_yaml(FOLDER / "problem.yaml", Problem, name="given")
 SHAPE = {"R": 8, "N": 16}
+HONEST = Path(__file__).parent / "submissions_given" / "honest.py"
+QUICK = replace(CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3)
 
 
 @pytest.fixture
 def worker():
     """A frozen worker that waits for its first order."""
-    submission = collect(Path(__file__).parent / "submissions_given", "honest.py")
+    submission = collect(HONEST.parent, HONEST.name)
     with link.start(submission, sandbox=bwrap, cpus=None, gpu=None, env={}, logs=None, total_limit_s=60) as started:
         started.greet("host")
         started.freeze()
@@ -94,22 +99,51 @@ class Timing:
     def __call__(self, *_):
         self.tries += 1
         if self.tries <= self.left:
-            raise Disturbed("cheated", "somebody ran")
-        return "timed"
+            raise Disturbed("cheated", f"somebody ran {self.tries}")
+        return measure.Timed("wall", (1e-3,), (1e-3,), 8, {})
 
 
 @pytest.mark.parametrize("disturbed", [0, 1, measure.UNDISTURBED_TRIES - 1])
 def test_a_disturbed_shape_is_timed_from_its_beginning(disturbed, monkeypatch):
     monkeypatch.setattr(measure, "_timed", timing := Timing(disturbed))
-    assert measure.time_shape(None, None, SHAPE, "wall", 8, None) == "timed"
+    timed = measure.time_shape(None, None, SHAPE, "wall", 8, None)
+    assert timed.disturbed == tuple(f"somebody ran {number + 1}" for number in range(disturbed))
     assert timing.tries == disturbed + 1
 
 
 def test_a_shape_that_is_disturbed_every_time_is_a_cheat(monkeypatch):
     monkeypatch.setattr(measure, "_timed", timing := Timing(measure.UNDISTURBED_TRIES))
-    with pytest.raises(Refusal, match="somebody ran"):
+    with pytest.raises(Refusal) as refused:
         measure.time_shape(None, None, SHAPE, "wall", 8, None)
+    assert refused.value.message == f"somebody ran {timing.tries}, in each of {measure.UNDISTURBED_TRIES} tries"
     assert timing.tries == measure.UNDISTURBED_TRIES
+
+
+def scored(source, **plan):
+    submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
+    how = {"digest": "", "sandbox": bwrap, "plan": replace(QUICK, **plan), "folder": FOLDER}
+    return judge.score(submission, PROBLEM, catalog.hardware("cpu"), **how)
+
+
+@pytest.mark.parametrize(("disturbed", "review"), [(0, False), (1, False), (2, True)])
+def test_a_score_says_what_disturbed_it(disturbed, review, monkeypatch):
+    timed, left = measure._timed, ["somebody ran"] * disturbed
+
+    def disturbing(*given):
+        if left:
+            raise Disturbed("cheated", left.pop())
+        return timed(*given)
+
+    monkeypatch.setattr(measure, "_timed", disturbing)
+    result = scored(HONEST.read_text())
+    assert result.verdict == "passed", result.message
+    assert [shape.disturbed for shape in result.shapes] == [("somebody ran",) * disturbed] + [()] * (len(result.shapes) - 1)
+    assert result.review_suggested == review or any(shape.peak_fraction > 0.95 for shape in result.shapes)
+
+
+def test_all_that_a_worker_may_take_has_an_end():
+    result = scored("import time\n" + HONEST.read_text() + "\n    time.sleep(0.5)\n", total_limit_s=3.0)
+    assert (result.verdict, result.message) == ("timed_out", "All that was asked of one worker together took longer than 3 s")
 
 
 def test_who_runs_every_time_is_a_cheat(worker, sets):

@@ -116,14 +116,13 @@ class Worker:
     def reply(self, op: str, limit_s: float) -> float:
         """Wait for the reply to the last order, not a packet more and not a packet less."""
         left_s = self._deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise Refusal("timed_out", "All calls of one worker together took longer than scoring may take")
-        limit_s = min(limit_s, left_s)
-        self._channel.settimeout(limit_s)
+        what = "Importing solution.py" if op == "load" else "The call"
+        if left_s < limit_s:
+            what, limit_s = "All that was asked of one worker together", self._total_limit_s
+        self._channel.settimeout(max(0.0, min(limit_s, left_s)))
         try:
             packet = self._channel.recv(worker.REPLY.size + 1)
-        except TimeoutError:
-            what = "Importing solution.py" if op == "load" else "The call"
+        except (TimeoutError, BlockingIOError):  # the latter with no time left at all
             raise Refusal("timed_out", f"{what} took longer than {limit_s:.4g} s") from None
         except OSError:
             packet = b""

@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
 
@@ -77,6 +77,8 @@ class Timed:
     """The same windows by the judge's clock, the empty window taken out."""
     calls: int
     error: Errors
+    disturbed: tuple[str, ...] = ()
+    """Why the shape was begun again in this process, once for each time."""
 
 
 def first_call(subject: Subject, worker: Worker, shape: Mapping[str, int]) -> None:
@@ -139,12 +141,15 @@ def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode:
     At secret places among the timed windows come audits: the same calls in the same buffers, but on hidden classes of inputs
     too. So the code that is timed is the code that survives them, however it tells a check from a timing.
     """
-    for _ in range(UNDISTURBED_TRIES - 1):
+    disturbed: list[str] = []
+    while True:
         try:
-            return _timed(subject, worker, shape, mode, calls, quiet)
-        except Disturbed:
-            continue
-    return _timed(subject, worker, shape, mode, calls, quiet)
+            return replace(_timed(subject, worker, shape, mode, calls, quiet), disturbed=tuple(disturbed))
+        except Disturbed as by:
+            disturbed.append(by.message)
+            if len(disturbed) == UNDISTURBED_TRIES:
+                by.message += f", in each of {UNDISTURBED_TRIES} tries"
+                raise
 
 
 def _timed(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int, quiet: Quiet) -> Timed:

@@ -30,6 +30,8 @@ from arena.schema import Device, Evidence, Hardware, Passed, Problem, Refused, S
 
 REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
+HICCUPS = 1
+"""So often a shape may be begun again without such a flag: it chooses its tries who disturbs himself."""
 
 
 def score(
@@ -106,6 +108,7 @@ def score(
         evidence=evidence,
         review_suggested=any(shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
         or any(block.drift() > subject.plan.drift for block in blocks)
+        or any(len(shape.disturbed) > HICCUPS for shape in shapes)
         or any(not each.kernels for each in evidence)
         or bool(unlike),
         timings=clock.timings(),
@@ -194,6 +197,7 @@ def _timed(subject: measure.Subject, device: Device, shape: Mapping[str, int], r
         windows=sum(len(run.samples_s) for run in runs),
         process_medians_s=tuple(median(run) for run in samples),
         samples_s=samples,
+        disturbed=tuple(why for run in runs for why in run.disturbed),
         error=error,
     )
 

@@ -161,8 +161,12 @@ def publish(
         took_s, ran_ns = sets.memory.publish(sets.staged, sets.inputs, meanwhile=worker.ran_ns)
         if not ran_ns and took_s <= DISTURBED * sets.alone_s + JITTER_S:
             return draws
-    what = f"A process of the submission ran ({ran_ns / 1e3:.3g} us)" if ran_ns else "Something of the submission ran on the GPU"
-    raise Disturbed("cheated", f"{what} while the worker was stopped between two windows, again and again")
+    what = f"A process of the submission ran ({ran_ns / 1e3:.3g} us)"
+    if not ran_ns:
+        longer = f"publishing took {took_s * 1e6:.4g} us, {sets.alone_s * 1e6:.4g} alone"
+        what = f"Something of the submission ran on the GPU ({longer})"
+    often = f", in each of {tries} tries" if tries > 1 else ""
+    raise Disturbed("cheated", f"{what} while the worker was stopped between two windows{often}")
 
 
 def write(fresh: Inputs, views: Inputs) -> None:

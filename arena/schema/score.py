@@ -64,6 +64,8 @@ class TimedShape(Record):
     process_medians_s: tuple[Positive, ...]
     samples_s: tuple[tuple[Positive, ...], ...]
     """Every window's seconds per call, one tuple per worker process."""
+    disturbed: tuple[str, ...] = ()
+    """Why a process had to begin the shape again, once for each time: something ran while inputs were made."""
     error: Errors
 
 
