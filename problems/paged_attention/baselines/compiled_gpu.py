@@ -5,6 +5,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+# cuDNN makes a plan for every length that it has not met, and here every call brings new ones.
+torch.backends.cuda.enable_cudnn_sdp(False)
+
 
 @torch.compile(dynamic=True)
 def attend(q: Tensor, kv: Tensor, pages: Tensor, length: int) -> Tensor:
