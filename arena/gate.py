@@ -214,11 +214,12 @@ def _order(oracle: Passed, naive: Passed) -> Finding:
 
 def _repeat(first: Passed, again: Callable[[], Passed | Refused], profile: Profile) -> Finding:
     """Scores of the oracle, one after the other until two in a row agree, or there are `SCORES`."""
-    scores, limit, spreads = [first], SPREAD[profile], list[float]()
+    scores, limit, spreads, disturbed = [first], SPREAD[profile], list[float](), list[str]()
     while len(scores) < SCORES[profile] and not (spreads and spreads[-1] <= limit):
         result = again()
         if not isinstance(result, Passed):
             return Finding(kind="repeat", name="oracle twice", ok=False, got=result.verdict, detail=result.message)
+        disturbed += _measured(result)["disturbed"]
         spreads.append(abs(result.peak_fraction / scores[-1].peak_fraction - 1))
         scores.append(result)
     earlier = f"; before that {', '.join(f'{spread:.2%}' for spread in spreads[:-1])}" if spreads[:-1] else ""
@@ -228,4 +229,5 @@ def _repeat(first: Passed, again: Callable[[], Passed | Refused], profile: Profi
         ok=spreads[-1] <= limit,
         got=f"{spreads[-1]:.2%}",
         detail=f"apart; at most {limit:.0%}{earlier}",
+        disturbed=tuple(disturbed),
     )
