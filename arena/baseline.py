@@ -23,7 +23,7 @@ TITLE = "# baseline: "
 NEEDS = "# needs: "
 ALWAYS = ("torch", "triton")
 """Packages whose versions every record names."""
-EFFORT = {"gpu": replace(GPU, processes=1, counters=False, total_limit_s=600.0), "cpu": CPU}
+EFFORT = {"gpu": replace(GPU, processes=1, counters=False, build_limit_s=300.0, total_limit_s=600.0), "cpu": CPU}
 """A score's plan, less what only a score needs: on a GPU it takes one process for three, and nobody reads counters. Nor does
 anybody wait an hour for a line that compiles anew for most inputs: it is `timed_out`."""
 STILL_A_SPEED = ("incorrect", "crashed")

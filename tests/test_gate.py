@@ -13,7 +13,7 @@ from command import Arena, copy
 
 from arena import gate
 from arena.sandboxes import bwrap
-from arena.schema import Passed
+from arena.schema import Passed, TimedShape
 
 pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
@@ -181,8 +181,10 @@ def test_an_oracle_that_is_no_better_than_naive(arena: Arena) -> None:
     ],
 )
 def test_how_often_the_oracle_may_be_scored_until_two_agree(fractions, profile, ok, got):
-    first, *rest = (Passed.model_construct(peak_fraction=fraction) for fraction in fractions)
+    shape = TimedShape.model_construct(error={"row": 1.0}, disturbed=("somebody ran",))
+    first, *rest = (Passed.model_construct(peak_fraction=fraction, shapes=(shape,), latency=()) for fraction in fractions)
     left = iter(rest)
     finding = gate._repeat(first, lambda: next(left), profile)
     assert (finding.ok, finding.got) == (ok, got)
+    assert finding.disturbed == ("somebody ran",) * len(rest)
     assert next(left, None) is None, "each score that there is was needed"

@@ -115,7 +115,8 @@ def test_a_shape_that_is_disturbed_every_time_is_a_cheat(monkeypatch):
     monkeypatch.setattr(measure, "_timed", timing := Timing(measure.UNDISTURBED_TRIES))
     with pytest.raises(Refusal) as refused:
         measure.time_shape(None, None, SHAPE, "wall", 8, None)
-    assert refused.value.message == f"somebody ran {timing.tries}, in each of {measure.UNDISTURBED_TRIES} tries"
+    tries = "somebody ran 1; somebody ran 2; somebody ran 3; somebody ran 4"
+    assert refused.value.message == f"Timing was disturbed in each of 4 tries: {tries}"
     assert timing.tries == measure.UNDISTURBED_TRIES
 
 
@@ -137,8 +138,10 @@ def test_a_score_says_what_disturbed_it(disturbed, review, monkeypatch):
     monkeypatch.setattr(measure, "_timed", disturbing)
     result = scored(HONEST.read_text())
     assert result.verdict == "passed", result.message
-    assert [shape.disturbed for shape in result.shapes] == [("somebody ran",) * disturbed] + [()] * (len(result.shapes) - 1)
-    assert result.review_suggested == review or any(shape.peak_fraction > 0.95 for shape in result.shapes)
+    first, *_ = (shape.disturbed for shape in result.shapes)
+    assert first[:disturbed] == ("somebody ran",) * disturbed
+    assert result.review_suggested == any(len(shape.disturbed) > 1 for shape in result.shapes)
+    assert result.review_suggested or not review
 
 
 def test_all_that_a_worker_may_take_has_an_end():
@@ -147,6 +150,6 @@ def test_all_that_a_worker_may_take_has_an_end():
 
 
 def test_who_runs_every_time_is_a_cheat(worker, sets):
-    with pytest.raises(Refusal, match=r"A process of the submission ran \(.* us\) while the worker was stopped") as refused:
+    with pytest.raises(Refusal, match=r"A process of the submission ran \(.* ms\) while the worker was stopped") as refused:
         publish(worker, sets, code.load(PROBLEM, "cpu", FOLDER), SHAPE, Drawn(PUBLISH_TRIES))
     assert refused.value.verdict == "cheated"

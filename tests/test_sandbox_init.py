@@ -1,40 +1,57 @@
-"""What process 1 of a box takes a thread's state to be."""
+"""When process 1 of a box takes a thread to be stopped."""
 
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from arena.sandboxes import init
+from arena.sandboxes import Box, bwrap, init
 
-STATS = [b"7 (sleep) T 1 7 7", b"7 (a) R) T 1 7 7"]
-
-
-@pytest.mark.parametrize("stat", STATS)
-@pytest.mark.parametrize(("call", "state"), [(b"running\n", "R"), (b"35 0x7f 0x0\n", "T"), (b"-1 0x0 0x0\n", "T")])
-def test_who_has_not_left_the_processor_still_runs(tmp_path: Path, stat: bytes, call: bytes, state: str) -> None:
-    (tmp_path / "stat").write_bytes(stat)
-    (tmp_path / "syscall").write_bytes(call)
-    assert init.state(str(tmp_path)) == state
-
-
-def test_where_the_kernel_does_not_tell_what_shows_counts(tmp_path: Path) -> None:
-    (tmp_path / "stat").write_bytes(STATS[0])
-    assert init.state(str(tmp_path)) == "T"
+SPIN = "print(flush=True)\nwhile True: pass"
+SIBLING = """
+import os, signal, sys
+child = os.fork()
+if child == 0:
+    while True: pass
+os.kill(child, signal.SIGSTOP)
+os.waitid(os.P_PID, child, os.WSTOPPED | os.WEXITED)
+print(open(f"/proc/{child}/task/{child}/syscall").read(), end="", flush=True)
+os.kill(child, signal.SIGKILL)
+"""
 
 
-@pytest.mark.parametrize("before", ["", "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n"], ids=["", "undumpable"])
-def test_a_real_process(before: str) -> None:
-    code = f"{before}print(flush=True)\nwhile True: pass"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        thread = f"/proc/{child.pid}/task/{child.pid}"
-        assert init.state(thread) == "R"
-        child.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED)
-        assert init.state(thread) == "T"
-        child.kill()
+@pytest.fixture
+def thread() -> Iterator[str]:
+    """The folder of a thread that spins."""
+    with subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()
+            yield f"/proc/{child.pid}/task/{child.pid}"
+        finally:
+            child.kill()
+
+
+def test_who_runs_has_not_left_the_processor_and_who_is_stopped_has(thread: str) -> None:
+    assert not init.have_left([thread])
+    pid = int(Path(thread).name)
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    assert init.have_left([thread])
+
+
+def test_who_is_gone_or_is_not_told_of_keeps_nobody_waiting(tmp_path: Path, thread: str) -> None:
+    assert init.have_left([str(tmp_path)])
+    assert not init.have_left([str(tmp_path), thread])
+
+
+@pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+def test_the_kernel_tells_a_process_of_a_box_of_another() -> None:
+    """Otherwise process 1, which has the same user and no more rights, would have to believe what shows."""
+    with bwrap.run(Box("worker", ("python", "-c", SIBLING))) as box:
+        told = box.stdout.readline()
+        assert told and not told.startswith(b"running"), box.stderr.read()

@@ -29,7 +29,10 @@ def show_score(score: Passed | Refused) -> None:
         if score.message:
             tell(f"[bold yellow]{safe(score.message)}[/]")
         if score.review_suggested:
-            why = "a shape lies above 0.95 of its ceiling, the device did not keep its speed, or no kernel was seen"
+            why = (
+                "a shape lies above 0.95 of its ceiling or was begun again more than once, the device did not keep its speed, "
+                "or no kernel was seen"
+            )
             tell(f"Look at it before you cite it: {why}.")
     spent = score.timings
     parts = f"build {spent.build_s:.1f}, check {spent.check_s:.1f}, benchmark {spent.benchmark_s:.1f}, audit {spent.audit_s:.1f}"

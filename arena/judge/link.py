@@ -116,13 +116,16 @@ class Worker:
     def reply(self, op: str, limit_s: float) -> float:
         """Wait for the reply to the last order, not a packet more and not a packet less."""
         left_s = self._deadline_s - time.monotonic()
-        what = "Importing solution.py" if op == "load" else "The call"
-        if left_s < limit_s:
-            what, limit_s = "All that was asked of one worker together", self._total_limit_s
-        self._channel.settimeout(max(0.0, min(limit_s, left_s)))
+        over = Refusal("timed_out", f"All that was asked of one worker together took longer than {self._total_limit_s:.4g} s")
+        if left_s <= 0:
+            raise over
+        self._channel.settimeout(min(limit_s, left_s))
         try:
             packet = self._channel.recv(worker.REPLY.size + 1)
-        except (TimeoutError, BlockingIOError):  # the latter with no time left at all
+        except TimeoutError:
+            if left_s < limit_s:
+                raise over from None
+            what = "Importing solution.py" if op == "load" else "The call"
             raise Refusal("timed_out", f"{what} took longer than {limit_s:.4g} s") from None
         except OSError:
             packet = b""

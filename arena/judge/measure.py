@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,8 +31,10 @@ PUBLISHED_ALONE = 4
 SHORTEST_CALL_S = 1e-9
 """Nothing that is launched takes less; a number too small to be divided must not reach the statistics."""
 UNDISTURBED_TRIES = 4
-"""So often in one worker a shape is timed from its beginning when something ran beside it. A late thread is rarer than one window
-in a thousand; somebody who looks every time never gets to an end. Not more: whoever disturbs himself picks his luckiest try."""
+"""So often in one worker a shape is timed from its beginning when something ran beside it. A driver's hiccup is rarer than one
+window in a thousand; who looks every time never gets to an end. Not more: whoever disturbs himself picks his luckiest try."""
+CALM_S = 0.5
+"""After each failed try this much longer is waited, with the worker stopped: what disturbs for a moment is not met four times."""
 CHECKED_CALLS = 3
 """Calls of a correctness window: different input sets, and the first once more."""
 
@@ -148,8 +151,9 @@ def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode:
         except Disturbed as by:
             disturbed.append(by.message)
             if len(disturbed) == UNDISTURBED_TRIES:
-                by.message += f", in each of {UNDISTURBED_TRIES} tries"
-                raise
+                text = f"Timing was disturbed in each of {UNDISTURBED_TRIES} tries: {'; '.join(disturbed)}"
+                raise Disturbed("cheated", text, shape=by.shape, mode=by.mode) from None
+            time.sleep(CALM_S * len(disturbed))
 
 
 def _timed(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int, quiet: Quiet) -> Timed:

@@ -31,7 +31,7 @@ from arena.schema import Device, Evidence, Hardware, Passed, Problem, Refused, S
 REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
 HICCUPS = 1
-"""So often a shape may be begun again without such a flag: it chooses its tries who disturbs himself."""
+"""So often a shape may be begun again without such a flag. Who disturbs himself may be choosing his try."""
 
 
 def score(

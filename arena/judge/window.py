@@ -25,8 +25,7 @@ Mode = Literal["graph", "stream", "wall"]
 DISTURBED, JITTER_S = 1.05, 50e-6
 """Publishing may take this much longer than alone, relative and absolute, before the judge says that somebody else ran."""
 PUBLISH_TRIES = 4
-"""A driver's hiccup lengthens one copy, a thread that is slow to leave its processor shows in one look at the clocks, and new
-inputs are drawn; somebody at work shows every time."""
+"""A driver's hiccup lengthens one copy, and new inputs are drawn; somebody at work shows every time."""
 
 
 @dataclass(frozen=True)
@@ -161,9 +160,9 @@ def publish(
         took_s, ran_ns = sets.memory.publish(sets.staged, sets.inputs, meanwhile=worker.ran_ns)
         if not ran_ns and took_s <= DISTURBED * sets.alone_s + JITTER_S:
             return draws
-    what = f"A process of the submission ran ({ran_ns / 1e3:.3g} us)"
+    what = f"A process of the submission ran ({ran_ns / 1e6:.3g} ms)"
     if not ran_ns:
-        longer = f"publishing took {took_s * 1e6:.4g} us, {sets.alone_s * 1e6:.4g} alone"
+        longer = f"publishing took {took_s * 1e3:.3g} ms, {sets.alone_s * 1e3:.3g} alone"
         what = f"Something of the submission ran on the GPU ({longer})"
     often = f", in each of {tries} tries" if tries > 1 else ""
     raise Disturbed("cheated", f"{what} while the worker was stopped between two windows{often}")

@@ -108,34 +108,45 @@ def cpu_clocks() -> dict[int, int]:
     return clocks
 
 
-def moving() -> set[str]:
-    """States of all threads that are neither stopped nor dead. A leader may be dead and its threads run on: look at each."""
-    states = set()
+def threads() -> list[str]:
+    """Folders of all threads of the box but this one's. A leader may be dead and its threads run on: each is listed."""
+    found = []
     for pid in everyone():
         try:
-            for tid in os.listdir(f"/proc/{pid}/task"):
-                states.add(state(f"/proc/{pid}/task/{tid}"))
+            found += [f"/proc/{pid}/task/{tid}" for tid in os.listdir(f"/proc/{pid}/task")]
         except (FileNotFoundError, ProcessLookupError):
             continue
+    return found
+
+
+def moving() -> set[str]:
+    """States of all threads that are neither stopped nor dead."""
+    states = set()
+    for thread in threads():
+        try:
+            with open(f"{thread}/stat", "rb", buffering=0) as file:
+                text = file.read(512)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        states.add(text[text.rindex(b")") + 2 :][:1].decode())
     return states - {"T", "Z", "X"}
 
 
-def state(thread: str) -> str:
-    """One letter. A thread shows as T before it has left its processor, which its host may put aside just then: that is R here.
+def have_left(stopped: list[str]) -> bool:
+    """Wait until these threads, which show as stopped, are off their processors; False when one was continued meanwhile.
 
-    To tell what system call a thread is in, the kernel waits until it is off its processor. Where it does not tell, as of a
-    process that made itself undumpable, what shows is what counts.
+    A thread shows as stopped before it leaves its processor, whose host may put it aside just then, and only then its clock gets
+    what it used. To tell which system call a thread is in, the kernel waits for that. It does not tell of a process that made
+    itself undumpable: there what shows is what counts.
     """
-    with open(f"{thread}/stat", "rb", buffering=0) as file:
-        text = file.read(512)
-    shown = text[text.rindex(b")") + 2 :][:1].decode()
-    if shown != "T":
-        return shown
-    try:
-        with open(f"{thread}/syscall", "rb", buffering=0) as file:
-            return "R" if file.read(512).startswith(b"running") else shown
-    except OSError:
-        return shown
+    for thread in stopped:
+        try:
+            with open(f"{thread}/syscall", "rb", buffering=0) as file:
+                if file.read(512).startswith(b"running"):
+                    return False
+        except OSError:
+            continue
+    return True
 
 
 def signal_all(number: int) -> None:
@@ -195,8 +206,8 @@ class Init:
     def freeze(self) -> bytes:
         """Stop all. Asked again on each round, as somebody may have sent a SIGCONT before being stopped himself.
 
-        A thread shows as stopped shortly before it leaves the processor, and only then its clock gets what it used since the
-        last tick. So the clocks count when they are the same twice while all are stopped.
+        Where the kernel does not say that a thread has left its processor, its clock may still move: so the clocks count when
+        they are the same twice while all are stopped.
         """
         deadline = time.monotonic() + FREEZE_LIMIT_S
         earlier = None
@@ -204,27 +215,30 @@ class Init:
             signal_all(signal.SIGSTOP)
             self.reap()
             states = moving()
+            still = not states and have_left(threads())
             clocks = cpu_clocks()
             late = time.monotonic() > deadline
             # D is uninterruptible, as a vfork parent whose child is stopped: it cannot run before it meets its SIGSTOP.
             if late and states - {"D"}:
                 return REPLY.pack(1, 0)
-            if late or (not states and clocks == earlier):
+            if late or (still and clocks == earlier):
                 self.then = clocks
                 return REPLY.pack(0, sum(clocks.values()))
-            earlier = None if states else clocks
+            earlier = clocks if still else None
             time.sleep(SETTLE_S)
 
     def cpu(self) -> bytes:
-        """While frozen every change adds up: nobody can hide growth by making another process vanish."""
+        """While frozen every change adds up: nobody can hide growth by making another process vanish.
+
+        A clock is brought up to date at a timer tick or when its thread leaves the processor: one that runs right now may not
+        show yet. So states are looked at too, and before the clocks: who runs and stops again after that look is in the clocks.
+        """
+        running = self.then is not None and bool(moving() - {"D"})
         now = cpu_clocks()
         if self.then is None:
             return REPLY.pack(0, sum(now.values()))
         changed = sum(abs(now.get(pid, 0) - self.then.get(pid, 0)) for pid in now.keys() | self.then.keys())
-        # A clock is brought up to date at a timer tick or when its thread leaves the processor: one that runs right now
-        # may not show yet.
-        running = not changed and bool(moving() - {"D"})
-        return REPLY.pack(0, sum(self.then.values()) + changed + running)
+        return REPLY.pack(0, sum(self.then.values()) + (changed or running))
 
     def thaw(self) -> bytes:
         """Let all go on."""
