@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from arena import catalog, documents, judge  # noqa: E402
+from arena.cli.results import show_score  # noqa: E402
 from arena.collect import Submission, collect  # noqa: E402
 from arena.judge import code, link, measure  # noqa: E402
 from arena.judge.buffers import HostMemory  # noqa: E402
@@ -127,7 +128,7 @@ def scored(source, **plan):
 
 
 @pytest.mark.parametrize(("disturbed", "review"), [(0, False), (1, False), (2, True)])
-def test_a_score_says_what_disturbed_it(disturbed, review, monkeypatch):
+def test_a_score_says_what_disturbed_it(disturbed, review, monkeypatch, capsys):
     timed, left = measure._timed, ["somebody ran"] * disturbed
 
     def disturbing(*given):
@@ -142,6 +143,10 @@ def test_a_score_says_what_disturbed_it(disturbed, review, monkeypatch):
     assert first[:disturbed] == ("somebody ran",) * disturbed
     assert result.review_suggested == any(len(shape.disturbed) > 1 for shape in result.shapes)
     assert result.review_suggested or not review
+    show_score(result)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert shown.count("begun again on R=8 N=4096: somebody ran") >= disturbed
+    assert ("begun again more than once" in shown) == result.review_suggested
 
 
 def test_all_that_a_worker_may_take_has_an_end():

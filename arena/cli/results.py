@@ -28,6 +28,9 @@ def show_score(score: Passed | Refused) -> None:
             tell(safe(_launched(score.evidence)))
         if score.message:
             tell(f"[bold yellow]{safe(score.message)}[/]")
+        for shape in (*score.shapes, *score.latency):
+            for why in shape.disturbed:
+                tell(f"begun again on {words(shape.shape)}: {safe(why)}")
         if score.review_suggested:
             why = (
                 "a shape lies above 0.95 of its ceiling or was begun again more than once, the device did not keep its speed, "
