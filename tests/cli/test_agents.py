@@ -109,7 +109,8 @@ def test_a_full_context_is_shortened_by_the_same_model(harness: str, tokens: int
     assert any(after < before for before, after in pairwise(sizes)), sizes[:10]
     usage = played.session["usage"]
     assert (usage["models"], usage["failed"]) == ([AGENTS[harness].id], 0)
-    assert len(played.stub.asked()) == len(played.stub.lines("answer"))
+    *asked, _ = (line["number"] for line in played.stub.asked())  # the end of the budget may cut the last one
+    assert set(asked) <= {line["number"] for line in played.stub.lines("answer")}
 
 
 def test_the_broker_is_told_who_may_answer(tmp_path: Path, small: Path) -> None:
