@@ -107,6 +107,7 @@ class Timing:
 @pytest.mark.parametrize("disturbed", [0, 1, measure.UNDISTURBED_TRIES - 1])
 def test_a_disturbed_shape_is_timed_from_its_beginning(disturbed, monkeypatch):
     monkeypatch.setattr(measure, "_timed", timing := Timing(disturbed))
+    monkeypatch.setattr(measure, "CALM_S", 0.0)
     timed = measure.time_shape(None, None, SHAPE, "wall", 8, None)
     assert timed.disturbed == tuple(f"somebody ran {number + 1}" for number in range(disturbed))
     assert timing.tries == disturbed + 1
@@ -114,6 +115,7 @@ def test_a_disturbed_shape_is_timed_from_its_beginning(disturbed, monkeypatch):
 
 def test_a_shape_that_is_disturbed_every_time_is_a_cheat(monkeypatch):
     monkeypatch.setattr(measure, "_timed", timing := Timing(measure.UNDISTURBED_TRIES))
+    monkeypatch.setattr(measure, "CALM_S", 0.0)
     with pytest.raises(Refusal) as refused:
         measure.time_shape(None, None, SHAPE, "wall", 8, None)
     tries = "somebody ran 1; somebody ran 2; somebody ran 3; somebody ran 4"

@@ -24,6 +24,14 @@ os.kill(child, signal.SIGKILL)
 """
 
 
+YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+
+def tracing_is_forbidden() -> bool:
+    """Whether this machine lets nobody without privileges look at another process, not even at its child."""
+    return YAMA.exists() and int(YAMA.read_text()) > 1
+
+
 @pytest.fixture
 def thread() -> Iterator[str]:
     """The folder of a thread that spins."""
@@ -50,6 +58,7 @@ def test_who_is_gone_or_is_not_told_of_keeps_nobody_waiting(tmp_path: Path, thre
 
 
 @pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+@pytest.mark.skipif(tracing_is_forbidden(), reason=f"{YAMA} forbids it: boxes are frozen by what shows, and by their clocks")
 def test_the_kernel_tells_a_process_of_a_box_of_another() -> None:
     """Otherwise process 1, which has the same user and no more rights, would have to believe what shows."""
     with bwrap.run(Box("worker", ("python", "-c", SIBLING))) as box:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-# cuDNN builds a plan for every length that it has not met, some 0.4 s each in torch 2.11, and here every call brings new ones.
+# cuDNN builds a plan for every length that it has not met, by others' reports in 0.4 s, and here every call brings new ones.
 torch.backends.cuda.enable_cudnn_sdp(False)
 
 
