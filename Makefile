@@ -21,7 +21,7 @@ test-slow:
 test-cli:
 	@scripts/setup test
 	@scripts/cli --all
-	@.venv/bin/python -m pytest -q -ra -n auto -m cli tests/cli
+	@.venv/bin/python -m pytest -q -ra -n auto -m cli tests/agent_clis
 
 test-problems:
 	@scripts/setup test

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from arena import paths
-from arena.documents import read_yaml, unknown
 from arena.errors import DataError, UsageError
+from arena.files.documents import read_yaml, unknown
 from arena.schema import Hardware, Harness, Model, Problem, Profile
 
 R = TypeVar("R")
@@ -21,7 +21,7 @@ OURS = ("solutions", "baselines")
 """Folders of a problem that decide nothing of what is asked."""
 
 
-class Chosen(NamedTuple):
+class SelectedModel(NamedTuple):
     """A model and the harness that runs it."""
 
     harness: Harness
@@ -82,7 +82,7 @@ def hardware_of(device: str) -> Hardware:
     )
 
 
-def model(spec: str, folder: Path | None = None) -> Chosen:
+def model(spec: str, folder: Path | None = None) -> SelectedModel:
     """The model of that name (`oracle`), of a family (`cheat/patch_timer`), or of one harness (`builtin/oracle`).
 
     `harness/route/id` is any model: what its provider calls it, by that route.
@@ -93,7 +93,7 @@ def model(spec: str, folder: Path | None = None) -> Chosen:
     if slash and owner in readable and (chosen := _choose(readable[owner], rest)):
         found.append(chosen)
     elif slash and owner in readable and readable[owner].api and (route := rest.partition("/"))[2]:
-        found.append(Chosen(readable[owner], rest, Model(route=route[0], id=route[2]), ""))
+        found.append(SelectedModel(readable[owner], rest, Model(route=route[0], id=route[2]), ""))
     if len(found) > 1:
         raise UsageError(
             f"model {spec!r} is in several harnesses: write {' or '.join(f'{c.harness.name}/{c.model_name}' for c in found)}"
@@ -130,12 +130,12 @@ def harness_digest(name: str, folder: Path | None = None) -> str:
     return _digest(home, [home / f"{name}.yaml", home / f"{name}.py", *beside])
 
 
-def _choose(entry: Harness, spec: str) -> Chosen | None:
+def _choose(entry: Harness, spec: str) -> SelectedModel | None:
     if spec in entry.models and not spec.endswith("/*"):
-        return Chosen(entry, spec, entry.models[spec], "")
+        return SelectedModel(entry, spec, entry.models[spec], "")
     family, slash, argument = spec.partition("/")
     if slash and argument not in ("", "*") and f"{family}/*" in entry.models:
-        return Chosen(entry, spec, entry.models[f"{family}/*"], argument)
+        return SelectedModel(entry, spec, entry.models[f"{family}/*"], argument)
     return None
 
 

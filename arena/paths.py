@@ -39,7 +39,7 @@ def hardware() -> Path:
 
 def canary() -> Path:
     """Folder of a problem that is in no list: so plain that scoring it tells of the machine. The judge alone reads it."""
-    return PACKAGE / "canary"
+    return PACKAGE / "doctor" / "canary"
 
 
 def home() -> Path:

@@ -10,36 +10,29 @@ from pathlib import Path
 from typing import Any
 
 import arena
-from arena import (
-    annotations,
-    baselines,
-    catalog,
-    documents,
-    leaderboard,
-    machine,
-    paths,
-    program,
-    session,
-    tape,
-    workspace,
-)
-from arena.agentbox import logged_in, takes_effort, words_of
-from arena.asking import PATIENCE_S, asked, for_login
-from arena.collect import SUBMISSION_BYTES, NoSubmission, Submission, collect
+from arena import catalog, paths
+from arena.agents import install, replay, session
+from arena.agents.launch import logged_in, takes_effort, words_of
+from arena.agents.model_access import PATIENCE_S, asked, for_login
+from arena.agents.supervisor import Progress, Terms
 from arena.errors import ArenaError, UsageError
-from arena.gateway import Network
-from arena.gateway.asked import Asked, Caps
-from arena.origin import origin
-from arena.sandboxes import Sandbox, backend
-from arena.schema import Annotation, Cell, Hardware, Problem, Score, Session, Taken
-from arena.supervise import Progress, Terms
+from arena.files import documents
+from arena.gateway.config import Caps, ModelAccess
+from arena.gateway.network import Network
+from arena.results import annotations, baselines, leaderboard, run_folder
+from arena.sandboxes import Sandbox
+from arena.sandboxes.backends import backend
+from arena.schema import Annotation, Cell, Hardware, Problem, Score, Session, SubmissionRecord
+from arena.submission import SUBMISSION_BYTES, NoSubmission, Submission, collect
+from arena.system import machine
+from arena.system.provenance import origin
 
 
 @dataclass(frozen=True)
 class Attempt:
     """What is to be run."""
 
-    chosen: catalog.Chosen
+    chosen: catalog.SelectedModel
     problem: Problem
     hardware: Hardware
     terms: Terms
@@ -51,11 +44,11 @@ class Attempt:
     """Which GPU, as CUDA counts; of no meaning on hardware `cpu`."""
     network: Network
     """What the agent may reach besides its model. A submission never has a network."""
-    asked: Asked | None
+    asked: ModelAccess | None
     """Its model, as the gateway is told; None for one without."""
     login: bool
     """Whether its program uses a person's subscription instead."""
-    program: program.Program | None
+    program: install.InstalledCli | None
     """The agent's own; None for one that needs none."""
 
     def cell(self) -> Cell:
@@ -80,7 +73,7 @@ class Attempt:
 Report = Callable[[Progress], None]
 
 
-def with_effort(chosen: catalog.Chosen, effort: str | None) -> catalog.Chosen:
+def with_effort(chosen: catalog.SelectedModel, effort: str | None) -> catalog.SelectedModel:
     """The model at that effort instead of its own. UsageError when its harness takes none, or needs one and has none."""
     harness = chosen.harness
     if effort is not None:
@@ -105,7 +98,7 @@ def home() -> Path:
 
 
 def attempt(
-    chosen: catalog.Chosen,
+    chosen: catalog.SelectedModel,
     problem: Problem,
     hardware: Hardware,
     *,
@@ -118,8 +111,8 @@ def attempt(
     login: bool = False,
 ) -> Attempt:
     """What is asked for, with all that is missing or misspelt refused now. ArenaError."""
-    plays = tape.tape(chosen, paths.problems() / problem.name, hardware.profile, paths.workspaces())
-    installed = program.found(chosen.harness)
+    plays = replay.tape(chosen, paths.problems() / problem.name, hardware.profile, paths.workspaces())
+    installed = install.found(chosen.harness)
     to = None if login else asked(chosen, caps, patience_s)
     if login:
         if caps != Caps() or patience_s != PATIENCE_S or terms.without_backoff:
@@ -160,7 +153,7 @@ def run(attempt: Attempt, report: Report) -> Annotation:
     # Is the device there, the right one, and free?
     node = judge.preflight(attempt.hardware, attempt.gpu)
     cell = attempt.cell()
-    with workspace.create(cell, manifest=_manifest(attempt), root=paths.workspaces()) as folder:
+    with run_folder.create(cell, manifest=_manifest(attempt), root=paths.workspaces()) as folder:
         try:
             played = _play(attempt, folder, node, report)
             submission, reason = _take(folder)
@@ -176,7 +169,7 @@ def run(attempt: Attempt, report: Report) -> Annotation:
             submission=_taken(submission),
             score=score,
         )
-        workspace.commit(folder, annotation)
+        run_folder.commit(folder, annotation)
         _annotate(folder, annotation)
     render()
     return annotation
@@ -184,11 +177,11 @@ def run(attempt: Attempt, report: Report) -> Annotation:
 
 def settle() -> None:
     """Write the annotations of runs that were ended just after their commit. One that a person took away stays away."""
-    for entry in workspace.runs(paths.workspaces()):
+    for entry in run_folder.runs(paths.workspaces()):
         annotation = paths.annotations() / f"{entry.run.run_id}.yaml"
         if entry.state != "committed" or annotation.exists():
             continue
-        if not any(event["kind"] == "annotated" for event in workspace.events(entry.run)):
+        if not any(event["kind"] == "annotated" for event in run_folder.events(entry.run)):
             _annotate(entry.run, documents.read_yaml(entry.run.result, Annotation))
 
 
@@ -201,10 +194,10 @@ def render() -> None:
         leaderboard.write(paths.leaderboard(), annotations.read_all(paths.annotations()), baselines.read_all(paths.baselines()))
 
 
-def _play(attempt: Attempt, folder: workspace.Run, node: int | None, report: Report) -> Session:
+def _play(attempt: Attempt, folder: run_folder.RunFolder, node: int | None, report: Report) -> Session:
     """The session, in a workspace filled for it."""
     profile = attempt.hardware.profile
-    prompt = workspace.fill(
+    prompt = run_folder.fill(
         folder,
         attempt.problem,
         profile,
@@ -230,7 +223,7 @@ def _play(attempt: Attempt, folder: workspace.Run, node: int | None, report: Rep
     )
 
 
-def _take(folder: workspace.Run) -> tuple[Submission | None, str]:
+def _take(folder: run_folder.RunFolder) -> tuple[Submission | None, str]:
     """What the session left, frozen; or None and why."""
     try:
         submission: Submission | None = collect(folder.work, cap_bytes=SUBMISSION_BYTES)
@@ -241,13 +234,13 @@ def _take(folder: workspace.Run) -> tuple[Submission | None, str]:
     return submission, reason
 
 
-def _annotate(folder: workspace.Run, annotation: Annotation) -> None:
+def _annotate(folder: run_folder.RunFolder, annotation: Annotation) -> None:
     annotations.write(paths.annotations(), annotation)
     folder.event("annotated")
 
 
 def _score(
-    attempt: Attempt, cell: Cell, submission: Submission | None, reason: str, folder: workspace.Run, report: Report
+    attempt: Attempt, cell: Cell, submission: Submission | None, reason: str, folder: run_folder.RunFolder, report: Report
 ) -> Score:
     """The judge is given the submission and nothing of the run."""
     from arena import judge
@@ -270,10 +263,10 @@ def _score(
     return score
 
 
-def _taken(submission: Submission | None) -> Taken | None:
+def _taken(submission: Submission | None) -> SubmissionRecord | None:
     if submission is None:
         return None
-    return Taken(sha256=submission.sha256, bytes=len(submission.source), lines=submission.lines)
+    return SubmissionRecord(sha256=submission.sha256, bytes=len(submission.source), lines=submission.lines)
 
 
 def _manifest(attempt: Attempt) -> dict[str, Any]:

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import torch
 
-from arena import baselines, catalog, paths
-from arena.judge import code
-from arena.judge.bench import bench
+from arena import catalog, paths
+from arena.judge import problem_code
 from arena.judge.ceiling import ceiling, geometric_mean
+from arena.judge.device.detect import open_device
+from arena.results import baselines
 from arena.schema import Device, Hardware, Problem
 
 COLD_BYTES, MOST_SETS, REPEATS = 250_000_000, 64, 7
@@ -29,7 +30,7 @@ SPIN_CYCLES = 3_000_000
 """The GPU waits as long before the first event, so that no launch is late."""
 LIMIT_S = 300
 
-KIT = code.kit("benchmark")
+KIT = problem_code.kit("benchmark")
 Call = Callable[[], object]
 Solution = Callable[..., object]
 
@@ -67,7 +68,9 @@ def _device_s(run: Call) -> float:
     return float(begin.elapsed_time(end)) / 1e3
 
 
-def on(shape: Mapping[str, int], problem: Problem, known: code.Code, solution: Solution, device: str) -> tuple[float, str]:
+def on(
+    shape: Mapping[str, int], problem: Problem, known: problem_code.Code, solution: Solution, device: str
+) -> tuple[float, str]:
     """Seconds of a call on one shape, and marks: `s` for a stream's calls, `!` for an answer outside the gate."""
     first = known.make_inputs(shape, 1, "public", device)
     refs = known.outputs(first)
@@ -91,7 +94,7 @@ def on(shape: Mapping[str, int], problem: Problem, known: code.Code, solution: S
 
 def row(problem: Problem, hardware: Hardware, device: Device, path: Path) -> str:
     """A line of the table: fractions of the ceiling by shape, and their geometric mean."""
-    known = code.load(problem, hardware.profile)
+    known = problem_code.load(problem, hardware.profile)
     solution, cells, fractions = KIT.load_solution(path), [], []
     for shape in problem.shapes[hardware.profile]:
         took_s, marks = on(shape, problem, known, solution, "cuda" if hardware.profile == "gpu" else "cpu")
@@ -120,7 +123,7 @@ def main() -> None:
     for name in options.problems:
         problem = catalog.problem(name)
         if options.file:
-            with bench(hardware, 0) as place:
+            with open_device(hardware, 0) as place:
                 device = place.device
             print(row(problem, hardware, device, options.file))
             continue

@@ -1,7 +1,7 @@
 """Runs every agent's program against a provider that fails in every way, prints the table, and with --write puts it into
 docs/harnesses.md. Names of harnesses run only those, and write nothing.
 
-From the checkout: `PYTHONPATH=.:tests:tests/cli python scripts/failure_table.py [--write | HARNESS...]`.
+From the checkout: `PYTHONPATH=.:tests:tests/agent_clis python scripts/failure_table.py [--write | HARNESS...]`.
 """
 
 from __future__ import annotations

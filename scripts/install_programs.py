@@ -6,9 +6,10 @@ import json
 import subprocess
 import sys
 
-from arena import catalog, program
-from arena.documents import unknown
+from arena import catalog
+from arena.agents import install as program
 from arena.errors import ArenaError
+from arena.files.documents import unknown
 from arena.schema import Harness
 
 LIMIT_S = 1800

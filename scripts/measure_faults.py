@@ -21,10 +21,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from arena import documents, workspace
-from arena.sandboxes import cgroup, keeper
+from arena.files import documents
+from arena.results import run_folder
+from arena.sandboxes import cgroup
 from arena.sandboxes.hierarchy import here
-from arena.sandboxes.watch import family
+from arena.sandboxes.programs import keeper
+from arena.sandboxes.watchdog import family
 from arena.schema import Annotation
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -80,8 +82,9 @@ SESSION = """
 import json, sys, time
 from pathlib import Path
 from arena import session, workspace
-from arena.catalog import Chosen
-from arena.sandboxes import MIB, Limits, backend
+from arena.catalog import SelectedModel
+from arena.sandboxes import MIB, Limits
+from arena.sandboxes.backends import backend
 from arena.schema import Cell, Harness, Model
 from arena.supervise import Terms
 program, root, budget_s = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
@@ -91,7 +94,7 @@ limits = Limits(memory_bytes=1024 * MIB, processes=256, tmp_bytes=256 * MIB, wor
 cell = Cell(problem="load", problem_version=1, problem_digest="0", harness="load", harness_digest="0", model="m", hardware="cpu",
             budget_s=budget_s)
 with workspace.create(cell, manifest={}, root=root) as run:
-    played = session.play(Chosen(harness, "m", Model(), ""), run, terms=Terms(budget_s, float(sys.argv[4])),
+    played = session.play(SelectedModel(harness, "m", Model(), ""), run, terms=Terms(budget_s, float(sys.argv[4])),
                           sandbox=backend(), prompt="", limits=limits)
 print(played.model_dump_json())
 """
@@ -167,7 +170,7 @@ def ended(root: Path, count: int) -> list[str]:
             arena.kill()
         time.sleep(LEFT_S)
         faults += [f"{name}, killed after {moment_s:.2f} s: {fault}" for fault in left_behind()]
-    states = [entry.state for entry in workspace.runs(root)]
+    states = [entry.state for entry in run_folder.runs(root)]
     return [
         f"{count} kills, {len(states)} runs, of which interrupted: {states.count('interrupted')}",
         f"left: {faults or 'nothing'}",

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from arena.sandboxes import Box, bwrap
+from arena.sandboxes import SandboxSpec, bwrap
 
 BUSY = "while True: sum(range(10000))"
 THREADS = """
@@ -30,7 +30,7 @@ time.sleep(1e6)
 def moved_ns(sleeping: int, spinning: int, times: int, apart_ms: int) -> list[int]:
     """What the clocks of the stopped box grew by, wherever they did while it stood for so long."""
     grown = []
-    with bwrap.run(Box("worker", ("python", "-c", THREADS, str(sleeping), str(spinning)))) as box:
+    with bwrap.run(SandboxSpec("worker", ("python", "-c", THREADS, str(sleeping), str(spinning)))) as box:
         box.stdout.readline()
         for _ in range(times):
             stopped_ns = box.freeze()

@@ -18,7 +18,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from arena.gateway.relay import Asked, Gateway, serve
+from arena.gateway.model.server import Gateway, ModelAccess, serve
 from arena.schema import Route
 
 EVENTS, APART_S = 300, 0.005
@@ -117,7 +117,7 @@ def main() -> None:
             port = provider.stdout.readline().strip()
             route = Route(title="Here", apis=("chat",), base_url=f"http://127.0.0.1:{port}/v1", key="K")
             socket = Path(folder) / "model"
-            with serve(socket, Path(folder) / "ledger.jsonl", Asked("chat", route, KEY, "m")) as gateway:
+            with serve(socket, Path(folder) / "ledger.jsonl", ModelAccess("chat", route, KEY, "m")) as gateway:
                 measure(port, socket, gateway)
                 assert gateway.usage().failed == 0
 

@@ -18,10 +18,11 @@ from pathlib import Path
 import torch
 
 from arena import catalog, judge, paths
-from arena.collect import collect
-from arena.judge.plan import CPU, GPU
-from arena.sandboxes import Box, backend
+from arena.judge.sampling import CPU, GPU
+from arena.sandboxes import SandboxSpec
+from arena.sandboxes.backends import backend
 from arena.schema import Hardware, Passed, Problem
+from arena.submission import collect
 
 
 def scored(problem: Problem, hardware: Hardware, solution: Path) -> Passed:
@@ -90,7 +91,7 @@ def main() -> None:
 
     measure(options.times, beside=False)
     if options.beside:
-        with backend().run(Box("agent", ("sleep", "3600"), gpu=judge.preflight(hardware, 0))):
+        with backend().run(SandboxSpec("agent", ("sleep", "3600"), gpu=judge.preflight(hardware, 0))):
             measure(options.beside, beside=True)
     alone, beside = kept[False], kept[True]
     if not alone:

@@ -14,13 +14,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from arena import process, session, workspace
-from arena.catalog import Chosen
-from arena.sandboxes import Box, Limits, Sandbox, backend, docker
-from arena.sandboxes.allowance import limits
-from arena.sandboxes.start import program
+from arena.agents import session
+from arena.agents.supervisor import Terms
+from arena.catalog import SelectedModel
+from arena.results import run_folder
+from arena.sandboxes import Limits, Sandbox, SandboxSpec, docker
+from arena.sandboxes.backends import backend
+from arena.sandboxes.bwrap.start import program
+from arena.sandboxes.limits import limits_for
 from arena.schema import Cell, Harness, Model
-from arena.supervise import Terms
+from arena.system import process
 
 RUNS = 50
 BUDGET_S, GRACE_S = 0.3, 0.1
@@ -40,7 +43,7 @@ def wall(name: str = "bwrap") -> Sandbox:
     return backend(name)
 
 
-def to_end(box: Box, name: str = "bwrap") -> None:
+def to_end(box: SandboxSpec, name: str = "bwrap") -> None:
     """One box from start to proven end."""
     with wall(name).run(box) as running:
         running.wait()
@@ -52,13 +55,13 @@ def starts(workspace: Path) -> dict[str, list[float]]:
         "true": lambda: process.run(["true"], limit_s=60),
         "bwrap --ro-bind / / true": lambda: process.run([program(), "--ro-bind", "/", "/", "true"], limit_s=60),
         "python -I -S -c pass": lambda: process.run([sys.executable, "-I", "-S", "-c", "pass"], limit_s=60),
-        "arena worker box, true": lambda: to_end(Box("worker", ("true",), limits=limits("worker"))),
-        "arena agent box, true": lambda: to_end(Box("agent", ("true",), workspace=workspace, limits=limits("agent"))),
+        "arena worker box, true": lambda: to_end(SandboxSpec("worker", ("true",), limits=limits_for("worker"))),
+        "arena agent box, true": lambda: to_end(SandboxSpec("agent", ("true",), workspace=workspace, limits=limits_for("agent"))),
     }
     if docker.missing() is None:
-        kinds["docker worker box, true"] = lambda: to_end(Box("worker", ("true",), limits=limits("worker")), "docker")
+        kinds["docker worker box, true"] = lambda: to_end(SandboxSpec("worker", ("true",), limits=limits_for("worker")), "docker")
         kinds["docker agent box, true"] = lambda: to_end(
-            Box("agent", ("true",), workspace=workspace, limits=limits("agent")), "docker"
+            SandboxSpec("agent", ("true",), workspace=workspace, limits=limits_for("agent")), "docker"
         )
     samples: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in range(RUNS):
@@ -71,7 +74,9 @@ def ends() -> dict[str, list[float]]:
     """Kill of a box with a busy process and a daemon, and the round trips of the freeze socket."""
     samples: dict[str, list[float]] = {"kill": [], "freeze": [], "cpu_ns while frozen": [], "thaw": []}
     for _ in range(RUNS):
-        with wall().run(Box("worker", ("sh", "-c", "trap '' TERM; (setsid sleep 60 &); echo; while :; do :; done"))) as box:
+        with wall().run(
+            SandboxSpec("worker", ("sh", "-c", "trap '' TERM; (setsid sleep 60 &); echo; while :; do :; done"))
+        ) as box:
             box.stdout.readline()
             time.sleep(0.02)
             samples["freeze"].append(milliseconds(box.freeze))
@@ -97,8 +102,8 @@ def overshoots(root: Path) -> dict[str, list[float]]:
     )
     samples = []
     for _ in range(RUNS):
-        with workspace.create(cell, manifest={}, root=root) as run:
-            chosen = Chosen(harness, "m", Model(), "")
+        with run_folder.create(cell, manifest={}, root=root) as run:
+            chosen = SelectedModel(harness, "m", Model(), "")
             played = session.play(chosen, run, terms=Terms(BUDGET_S, GRACE_S), sandbox=wall(), prompt="")
         samples.append((played.overshoot_s - GRACE_S) * 1e3)
     return {"over budget and grace": samples}
@@ -110,7 +115,7 @@ def bombs() -> dict[str, list[float]]:
     samples: dict[str, list[float]] = {}
     for count in BOMBS:
         for _ in range(BOMB_RUNS):
-            with wall().run(Box("agent", ("python", "-c", program), limits=Limits(processes=count))) as box:
+            with wall().run(SandboxSpec("agent", ("python", "-c", program), limits=Limits(processes=count))) as box:
                 time.sleep(BOMB_S)
                 samples.setdefault(f"kill of {count} that fork", []).append(milliseconds(box.kill))
     return samples
@@ -129,7 +134,7 @@ def main() -> None:
     """Print the tables."""
     heading = f"{'ms, ' + str(RUNS) + ' runs each':28}{'median':>9}{'min':>9}{'max':>9}"
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as root:
-        to_end(Box("worker", ("true",)))  # looks up packages and tests the machine once
+        to_end(SandboxSpec("worker", ("true",)))  # looks up packages and tests the machine once
         lines = [heading, *rows(starts(Path(folder)), "bwrap --ro-bind / / true"), *rows(ends(), None)]
         lines += [*rows(overshoots(Path(root)), None), *rows(bombs(), None), ""]
     sys.stdout.write("\n".join(lines))

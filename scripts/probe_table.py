@@ -15,7 +15,7 @@ from typing import Any
 from escape import suite
 from escape.weaker import PLACES
 
-from arena import process
+from arena.system import process
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sandbox.md"
 START, END = "<!-- probes -->\n", "<!-- end of probes -->"

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from arena.gateway.asked import Asked
-from arena.gateway.front import Gateway
-from arena.gateway.ledger import read as read_ledger
-from arena.gateway.relay import serve
+from arena.gateway.config import ModelAccess
+from arena.gateway.model.front import Gateway
+from arena.gateway.model.ledger import read as read_ledger
+from arena.gateway.model.server import serve
 from arena.schema import Api, Route
 
 KEY = "sk-real-0123456789abcdef-never-inside"
@@ -220,7 +220,7 @@ class Box:
     """A gateway, and a program that asks it."""
 
     gateway: Gateway
-    asked: Asked
+    asked: ModelAccess
     socket: Path
     ledger: Path
     upstream: Provider = field(default_factory=lambda: Provider(()))
@@ -275,15 +275,15 @@ def read(connection: http.client.HTTPConnection) -> Reply:
         return Reply(answer.status, headers, b"", False)
 
 
-def asked(api: Api, url: str, **more: Any) -> Asked:
+def asked(api: Api, url: str, **more: Any) -> ModelAccess:
     """What a gateway of these tests is told."""
     pinned = more.pop("pinned", False)
     route = Route(title="The provider", apis=(api,), base_url=url, key="K", pinned=pinned)
-    return Asked(**{"api": api, "route": route, "key": KEY, "model": "m-1"} | more)
+    return ModelAccess(**{"api": api, "route": route, "key": KEY, "model": "m-1"} | more)
 
 
 @contextmanager
-def box(folder: Path, told: Asked) -> Iterator[Box]:
+def box(folder: Path, told: ModelAccess) -> Iterator[Box]:
     """A gateway for the length of the block; then its ledger says what it said itself, and nothing went wrong."""
     path, ledger = folder / "model", folder / "ledger.jsonl"
     with serve(path, ledger, told) as gateway:

@@ -3,7 +3,7 @@
 import hashlib
 
 from arena import paths
-from arena.collect import Submission
+from arena.submission import Submission
 
 
 def read(path):

@@ -12,10 +12,11 @@ import sys
 import rich_click as click
 
 from arena import __version__
-from arena.cli import baselining, checking, doctoring, listing, records, running, sandboxing, schemas, scoring
-from arena.cli.output import people, safe
-from arena.documents import unknown
+from arena.cli import baseline, check, doctor, run, sandbox, schema, score, show
+from arena.cli import list as listing
+from arena.cli.console import people, safe
 from arena.errors import ArenaError, UsageError
+from arena.files.documents import unknown
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
@@ -43,7 +44,7 @@ def cli() -> None:
     """
 
 
-for module in (running, scoring, checking, baselining, sandboxing, listing, records, doctoring, schemas):
+for module in (run, score, check, baseline, sandbox, listing, show, doctor, schema):
     for command in module.COMMANDS:
         cli.add_command(command)
 

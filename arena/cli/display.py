@@ -9,8 +9,8 @@ from typing import Self
 from rich.live import Live
 from rich.text import Text
 
-from arena.cli.output import on_a_terminal, people
-from arena.supervise import Progress
+from arena.agents.supervisor import Progress
+from arena.cli.console import on_a_terminal, people
 
 PLAIN_EVERY_S = 15.0
 """Where lines cannot be redrawn, one is printed so often, and at each change of phase."""

@@ -9,10 +9,11 @@ from typing import get_args
 
 import rich_click as click
 
-from arena import catalog, gateway
-from arena.cli.output import safe, tell
+from arena import catalog
+from arena.cli.console import safe, tell
 from arena.errors import UsageError
-from arena.gateway.asked import Caps
+from arena.gateway import network as network_
+from arena.gateway.config import Caps
 from arena.schema import Hardware, Problem
 
 problem = click.option(
@@ -31,7 +32,7 @@ _network = click.option(
     "mode",
     default="none",
     show_default=True,
-    type=click.Choice(get_args(gateway.Mode)),
+    type=click.Choice(get_args(network_.Mode)),
     help="What the agent may reach besides its model: nothing, the hosts of --allow, or (unsealed!) what this machine can.",
 )
 _allow = click.option("--allow", multiple=True, metavar="HOST", help="With --network allow: name, *.name or name:port (443).")
@@ -52,11 +53,11 @@ UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def network(command: Callable[..., None]) -> Callable[..., None]:
-    """The three options about the network; the command gets one `gateway.Network` for them."""
+    """The three options about the network; the command gets one `network_.Network` for them."""
 
     @functools.wraps(command)
-    def with_network(*words: object, mode: gateway.Mode, allow: tuple[str, ...], allow_private: bool, **options: object) -> None:
-        command(*words, network=gateway.network(mode, allow, allow_private), **options)
+    def with_network(*words: object, mode: network_.Mode, allow: tuple[str, ...], allow_private: bool, **options: object) -> None:
+        command(*words, network=network_.network(mode, allow, allow_private), **options)
 
     return _network(_allow(_allow_private(with_network)))
 
@@ -90,7 +91,7 @@ def hardware_on(hardware_name: str | None, gpu: int) -> Hardware:
     """The hardware of that name; without one, that of GPU number `gpu`, or `cpu` where there is no GPU."""
     if hardware_name is not None:
         return catalog.hardware(hardware_name)
-    from arena.judge.here import hardware_here  # torch takes a second to import
+    from arena.judge.device.detect import hardware_here  # torch takes a second to import
 
     return hardware_here(gpu)
 

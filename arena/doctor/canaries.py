@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from arena import catalog, gate, judge, paths
-from arena.collect import collect
+from arena import catalog, judge, paths
+from arena.authoring import check
 from arena.doctor import Check
-from arena.judge.plan import CPU, GPU
+from arena.judge.sampling import CPU, GPU
 from arena.sandboxes import Sandbox
 from arena.schema import Hardware, Passed, Profile
+from arena.submission import collect
 
 PLANS = {"cpu": replace(CPU, processes=1), "gpu": replace(GPU, processes=1)}
 SCORED: dict[Profile, tuple[str, ...]] = {"cpu": ("torch", "wrong_zeros"), "gpu": ("triton", "load_inline", "wrong_zeros")}
@@ -36,7 +37,7 @@ def score(
     )
     number = f" at {result.peak_fraction:.3f} of the ceiling" if isinstance(result, Passed) else ""
     got = f"{result.verdict}{number} on {hardware.name}, {result.timings.total_s:.1f} s"
-    wanted = gate.expected(path)
+    wanted = check.expected(path)
     if result.verdict == wanted:
         return Check(f"canary {name}", "ok", got if isinstance(result, Passed) else f"{got}, as it must be")
     return Check(f"canary {name}", "missing", f"{got}, and should be {wanted}: {result.message}")

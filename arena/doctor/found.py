@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from arena import paths, process
+from arena import paths
 from arena.sandboxes.host import counters_closed, program
 from arena.schema import Record
+from arena.system import process
 
-PROBE = paths.PACKAGE / "judge" / "probe.py"
+PROBE = paths.PACKAGE / "doctor" / "programs" / "gpu_probe.py"
 PROBE_LIMIT_S = 60.0
 """Importing torch and opening several GPUs without persistence mode takes some ten seconds; a hanging driver takes for ever."""
 NVCC_LIMIT_S = 20.0

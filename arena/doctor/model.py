@@ -10,16 +10,18 @@ from typing import Any
 
 import aiohttp
 
-from arena import program, scratch, session, workspace
-from arena.asking import asked
-from arena.catalog import Chosen
+from arena.agents import install, session
+from arena.agents.model_access import asked
+from arena.agents.supervisor import Progress, Terms
+from arena.catalog import SelectedModel
 from arena.doctor import Check
 from arena.errors import ArenaError
-from arena.gateway.asked import Asked, Caps
-from arena.gateway.relay import serve
+from arena.gateway.config import Caps, ModelAccess
+from arena.gateway.model.server import serve
+from arena.results import run_folder
 from arena.sandboxes import Sandbox
 from arena.schema import Api, Cell
-from arena.supervise import Progress, Terms
+from arena.system import tempdirs
 
 PROBE_S = 120.0
 AGENT_S = 600.0
@@ -36,10 +38,10 @@ print("PASS" if solution.x == 1 else "FAIL")
 WORDS = "Answer with one word."
 
 
-def checks(chosen: Chosen, sandbox: Sandbox, report: Callable[[Progress], None] = lambda _: None) -> Iterator[Check]:
+def checks(chosen: SelectedModel, sandbox: Sandbox, report: Callable[[Progress], None] = lambda _: None) -> Iterator[Check]:
     """What a run of this model needs, one after the other; the first that is missing is the last that is looked at."""
     try:
-        found = program.found(chosen.harness)
+        found = install.found(chosen.harness)
     except ArenaError as error:
         yield Check("program", "missing", str(error))
         return
@@ -74,10 +76,10 @@ def request(api: Api, model: str, provider: tuple[str, ...]) -> tuple[str, dict[
     return f"/v1beta/models/{model}:generateContent", body
 
 
-async def _probe(to: Asked) -> Check:
+async def _probe(to: ModelAccess) -> Check:
     """One request through a gateway of its own, as an agent's would go."""
     path, body = request(to.api, to.model, to.provider)
-    with scratch.folder() as folder, serve(folder / "model", folder / "ledger.jsonl", to) as gateway:
+    with tempdirs.folder() as folder, serve(folder / "model", folder / "ledger.jsonl", to) as gateway:
         keys = {"Authorization": f"Bearer {gateway.key}", "x-api-key": gateway.key, "x-goog-api-key": gateway.key}
         headers = keys | {"anthropic-version": "2023-06-01"}
         began_s = time.monotonic()
@@ -101,7 +103,7 @@ async def _probe(to: Asked) -> Check:
     return Check("request", "ok", f"{who} answered in {took_s:.1f} s, cost {cost}")
 
 
-def _agent(chosen: Chosen, to: Asked, sandbox: Sandbox, report: Callable[[Progress], None]) -> Check:
+def _agent(chosen: SelectedModel, to: ModelAccess, sandbox: Sandbox, report: Callable[[Progress], None]) -> Check:
     """The agent in its box, behind the gateway: it writes a file, runs a command, and says that it is done."""
     cell = Cell(
         problem="doctor",
@@ -113,7 +115,7 @@ def _agent(chosen: Chosen, to: Asked, sandbox: Sandbox, report: Callable[[Progre
         hardware="cpu",
         budget_s=AGENT_S,
     )
-    with scratch.folder() as root, workspace.create(cell, manifest={}, root=root) as run:
+    with tempdirs.folder() as root, run_folder.create(cell, manifest={}, root=root) as run:
         (run.work / "check.py").write_bytes(CHECK)
         played = session.play(chosen, run, terms=Terms(AGENT_S), sandbox=sandbox, prompt=TASK, asked=to, report=report)
         solution = run.work / "solution.py"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from arena import paths
-from arena.documents import read_yaml, unknown
 from arena.errors import UsageError
+from arena.files.documents import read_yaml, unknown
 from arena.schema import Route, Routes
 
 BUILT_IN = Path(__file__).with_name("routes.yaml")

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from arena import process
 from arena.sandboxes.host import counters_closed, program
+from arena.system import process
 
 READ, WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
 TENSOR = re.compile(r"sm__ops_path_tensor_src_([a-z]+\d+)(_dst_[a-z]+\d+)?(?:\.sum)?")

@@ -14,19 +14,19 @@ from typing import Any
 import torch
 
 import arena
-from arena.collect import Submission
 from arena.errors import ArenaError, JudgeError
-from arena.judge import audit, code, label, link, measure, rules, trial
-from arena.judge.bench import bench
+from arena.judge import evaluation, forbidden, kernels, problem_code, timing, warnings, worker_client
 from arena.judge.ceiling import ceiling, geometric_mean
-from arena.judge.clock import Clock
-from arena.judge.plan import Plan
-from arena.judge.refusal import Refusal
-from arena.judge.statistics import interval, score_of
+from arena.judge.device.detect import open_device
+from arena.judge.rejection import Rejection
+from arena.judge.sampling import Sampling
+from arena.judge.stats import interval, score_of
+from arena.judge.stopwatch import Clock
 from arena.judge.verify import worse
 from arena.judge.window import Seeds
 from arena.sandboxes import Sandbox
 from arena.schema import Device, Evidence, Hardware, Passed, Problem, Refused, ShapeScore, TimedShape
+from arena.submission import Submission
 
 REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
@@ -41,8 +41,8 @@ def score(
     *,
     digest: str,
     sandbox: Sandbox,
-    report: trial.Report = lambda _: None,
-    plan: Plan | None = None,
+    report: evaluation.Report = lambda _: None,
+    plan: Sampling | None = None,
     logs: Path | None = None,
     gpu: int = 0,
     folder: Path | None = None,
@@ -62,18 +62,18 @@ def score(
     environment = _environment(seeds)
     try:
         _read(submission, problem)
-        with bench(hardware, gpu, shared=shared) as place:
-            loaded = code.load(problem, hardware.profile, folder)
+        with open_device(hardware, gpu, shared=shared) as place:
+            loaded = problem_code.load(problem, hardware.profile, folder)
             if not hidden:
                 loaded, problem = replace(loaded, modes=(), extra_shapes=()), problem.model_copy(update={"latency": {}})
             if loaded.rate not in place.device.tflops:
                 known = ", ".join(place.device.tflops)
                 raise JudgeError(f"{hardware.name} gives no peak for {loaded.rate}, which bounds {problem.name} (known: {known})")
             effort = replace(plan or place.plan, cold_bytes=place.plan.cold_bytes)
-            subject = measure.Subject(problem, loaded, place.memory, effort, seeds, clock)
+            subject = timing.Subject(problem, loaded, place.memory, effort, seeds, clock)
             before = place.conditions()
             start = partial(
-                link.start,
+                worker_client.start,
                 submission,
                 sandbox=sandbox,
                 cpus=place.cpus,
@@ -82,7 +82,7 @@ def score(
                 logs=logs,
                 total_limit_s=subject.plan.total_limit_s,
             )
-            blocks = trial.run(subject, hardware.profile, start, place.anchor_gb_s, report)
+            blocks = evaluation.run(subject, hardware.profile, start, place.anchor_gb_s, report)
             environment |= _changes(before, place.conditions()) | _anchors(blocks)
             timed = [
                 _timed(subject, place.device, shape, [block.timed[number] for block in blocks])
@@ -91,13 +91,13 @@ def score(
             scored = len(problem.shapes[hardware.profile])
             shapes = tuple(ShapeScore(**dict(each), peak_fraction=each.ceiling_s / each.measured_s) for each in timed[:scored])
             evidence = _evidence(subject, blocks[-1].evidence, start, place.counting, report)
-    except Refusal as no:
+    except Rejection as no:
         told: dict[str, Any] = {"message": no.message, "shape": no.shape, "mode": no.mode, "error": no.error}
         return Refused(**head, **told, verdict=no.verdict, timings=clock.timings(), environment=environment)
     except (ArenaError, OSError, MemoryError, RuntimeError) as ours:  # torch says RuntimeError when memory is short
         message = str(ours) or type(ours).__name__  # a MemoryError says nothing
         return Refused(**head, verdict="judge_failed", message=message, timings=clock.timings(), environment=environment)
-    unlike = label.unlike(problem, shapes, evidence)
+    unlike = warnings.unlike(problem, shapes, evidence)
     return Passed(
         **head,
         message=unlike,
@@ -118,7 +118,7 @@ def score(
 
 def preflight(hardware: Hardware, gpu: int) -> int | None:
     """The number of the device node to score on, None on a CPU; JudgeError when this machine cannot score on `hardware`."""
-    with bench(hardware, gpu) as place:
+    with open_device(hardware, gpu) as place:
         return place.gpu
 
 
@@ -138,37 +138,39 @@ def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> R
 def _read(submission: Submission, problem: Problem) -> None:
     """What can be refused by reading alone."""
     try:
-        found = rules.forbidden(submission.source.decode(), problem.forbidden)
+        found = forbidden.forbidden(submission.source.decode(), problem.forbidden)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
         what = error.msg if isinstance(error, SyntaxError) else type(error).__name__
-        raise Refusal("crashed", f"solution.py does not parse: {where}{what}") from None
+        raise Rejection("crashed", f"solution.py does not parse: {where}{what}") from None
     if found:
         uses = "; ".join(f"line {use.line} uses {use.name}" for use in found[:5])
-        raise Refusal("forbidden", f"The problem forbids what solution.py uses: {uses}")
+        raise Rejection("forbidden", f"The problem forbids what solution.py uses: {uses}")
 
 
 def _evidence(
-    subject: measure.Subject,
+    subject: timing.Subject,
     launched: tuple[Evidence, ...],
-    start: Callable[..., AbstractContextManager[link.Worker]],
+    start: Callable[..., AbstractContextManager[worker_client.Worker]],
     counting: Callable[[], tuple[str, ...] | str],
-    report: trial.Report,
+    report: evaluation.Report,
 ) -> tuple[Evidence, ...]:
     """What the calls launched, with the counters where they can be read. Refusal when the rules exclude one of the kernels."""
-    for found, name in audit.excluded(launched, subject.problem.forbidden_kernels):
-        raise Refusal("forbidden", f"A call launched {name}, a kernel of a library that the problem excludes", shape=found.shape)
+    for found, name in kernels.excluded(launched, subject.problem.forbidden_kernels):
+        raise Rejection(
+            "forbidden", f"A call launched {name}, a kernel of a library that the problem excludes", shape=found.shape
+        )
     if not (launched and subject.plan.counters):
         return launched
     report("reading the counters")
     with subject.clock.phase("audit"):
         wrapper = counting()
         if isinstance(wrapper, str):
-            return audit.noted(launched, wrapper)
-        return audit.counted(subject, partial(start, wrapper=wrapper), launched)
+            return kernels.noted(launched, wrapper)
+        return kernels.counted(subject, partial(start, wrapper=wrapper), launched)
 
 
-def _timed(subject: measure.Subject, device: Device, shape: Mapping[str, int], runs: list[measure.Timed]) -> TimedShape:
+def _timed(subject: timing.Subject, device: Device, shape: Mapping[str, int], runs: list[timing.Timed]) -> TimedShape:
     """The runs of one shape, reduced to its time."""
     least = ceiling(subject.problem.flops(shape), subject.problem.bytes(shape), device, subject.code.rate)
     wall_s = score_of([run.wall_s for run in runs])
@@ -205,13 +207,13 @@ def _timed(subject: measure.Subject, device: Device, shape: Mapping[str, int], r
 def _impossible(shape: Mapping[str, int], measured_s: float, ceiling_s: float, device: Device) -> None:
     """A call faster than the hardware: somebody cheats, or a ceiling that we measured ourselves is too low."""
     us = 1e6
-    text = f"{trial.words(shape)}: {measured_s * us:.2f} us is below the {ceiling_s * us:.2f} us that the hardware needs"
+    text = f"{evaluation.words(shape)}: {measured_s * us:.2f} us is below the {ceiling_s * us:.2f} us that the hardware needs"
     if device.ceilings == "measured":
         raise JudgeError(f"{text}; run `arena calibrate --hardware cpu` on an idle machine and score again")
-    raise Refusal("cheated", text, shape=shape)
+    raise Rejection("cheated", text, shape=shape)
 
 
-def _anchors(blocks: list[trial.Block]) -> dict[str, str]:
+def _anchors(blocks: list[evaluation.Block]) -> dict[str, str]:
     """How fast a trusted copy ran before and after each timed process, those that were timed again included."""
     words = [
         "; ".join(

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 
 from arena.errors import JudgeError
-from arena.judge.code import Code, Inputs
-from arena.judge.refusal import Refusal
+from arena.judge.problem_code import Code, Inputs
+from arena.judge.rejection import Rejection
 from arena.judge.window import Committed, Draw, Sets
 from arena.schema import Errors, Problem, Tolerance
 
@@ -52,7 +52,7 @@ def _same(
     for _, errors, _ in code.measure(second, exact, inputs):
         if not inside(errors, problem.tolerance):
             text = f"Two calls on the same inputs gave different answers ({_against(errors, problem)})"
-            raise Refusal("incorrect", text, shape=shape, mode=mode, error=errors)
+            raise Rejection("incorrect", text, shape=shape, mode=mode, error=errors)
 
 
 def _within(
@@ -64,7 +64,7 @@ def _within(
     worst: Errors = dict.fromkeys(problem.tolerance, 0.0)
     for _, errors, place in code.measure(outs, refs, inputs):
         if not inside(errors, problem.tolerance):
-            raise Refusal("incorrect", f"{place()} ({_against(errors, problem)})", shape=shape, mode=mode, error=errors)
+            raise Rejection("incorrect", f"{place()} ({_against(errors, problem)})", shape=shape, mode=mode, error=errors)
         worst = worse(worst, errors)
     return worst
 
@@ -84,7 +84,7 @@ def _finite(
         text = f"{name}{list(where)} is {out[where].item()} where a finite value is expected"
         if problem.outputs_given and out[where].isnan():
             text += "; what solution() leaves unwritten is NaN, too"
-        raise Refusal("incorrect", text, shape=shape, mode=mode)
+        raise Rejection("incorrect", text, shape=shape, mode=mode)
 
 
 def _against(errors: Errors, problem: Problem) -> str:
@@ -94,4 +94,4 @@ def _against(errors: Errors, problem: Problem) -> str:
 def _unchanged(ours: Inputs, theirs: Inputs, problem: Problem, shape: Mapping[str, int], mode: str) -> None:
     for tensor, a, b in zip(problem.inputs, ours, theirs, strict=True):
         if not torch.equal(a.contiguous().view(torch.uint8), b.view(torch.uint8)):
-            raise Refusal("incorrect", f"solution() changed its input {tensor.name}", shape=shape, mode=mode)
+            raise Rejection("incorrect", f"solution() changed its input {tensor.name}", shape=shape, mode=mode)

@@ -13,11 +13,11 @@ from typing import Literal, NamedTuple
 import torch
 
 from arena.errors import JudgeError
-from arena.judge.buffers import Buffer, Memory
-from arena.judge.code import Code, Inputs
-from arena.judge.layout import Layout
-from arena.judge.link import Worker
-from arena.judge.refusal import Refusal
+from arena.judge.device.layout import Layout
+from arena.judge.device.memory import Buffer, Memory
+from arena.judge.problem_code import Code, Inputs
+from arena.judge.rejection import Rejection
+from arena.judge.worker_client import Worker
 
 Mode = Literal["graph", "stream", "wall"]
 """How a window's calls are made and timed: replayed from a CUDA graph, one after the other on a stream, or on a CPU."""
@@ -63,7 +63,7 @@ class Sets:
         return self.output_layout.views(self.outputs.bytes, index)
 
 
-class Disturbed(Refusal):
+class Disturbed(Rejection):
     """Something ran while the worker was stopped and inputs were made, which it may have seen."""
 
 

@@ -1,4 +1,4 @@
-"""The wall. A backend is a module with two functions, `run` and `missing`; `Box` says what it must hold.
+"""The wall. A backend is a module with two functions, `run` and `missing`; `SandboxSpec` says what it must hold.
 
 Inside every box: an empty root with a read-only system, a Python with torch at /opt/venv, a private /tmp, /home/agent
 and /dev/shm, no network, no capability, own pid, ipc, uts, net, cgroup and (with bwrap) user namespaces, and nothing else
@@ -13,14 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
-from arena.errors import SandboxError, UsageError
-
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes in bytes. What cannot be enforced on this machine is left out of `Running.limits`."""
+    """Sizes in bytes. What cannot be enforced on this machine is left out of `RunningSandbox.limits`."""
 
     tmp_bytes: int = 2048 * MIB
     home_bytes: int = 1024 * MIB
@@ -40,7 +38,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Box:
+class SandboxSpec:
     """One sandboxed command and all that it may see."""
 
     kind: Literal["agent", "worker"]
@@ -73,7 +71,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostFiles:
     """What a workspace held and could not be kept in the folder that it came from."""
 
     count: int = 0
@@ -81,7 +79,7 @@ class Lost:
     """Some of it, by path, each with the reason: a box may make any number, of any length."""
 
 
-class Running(Protocol):
+class RunningSandbox(Protocol):
     """A started box. Leaving its `with` block kills whatever is left and proves that nothing is."""
 
     stdout: BinaryIO
@@ -93,7 +91,7 @@ class Running(Protocol):
     """Where the workspace can be read from outside while the box runs; None without one."""
     exceeded: tuple[str, ...]
     """Which limits the box has met, in words. Known when its block has been left, as is `lost`."""
-    lost: Lost
+    lost: LostFiles
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """The command's exit status (128 + n for signal n), or None when `timeout_s` passed first."""
@@ -117,21 +115,8 @@ class Running(Protocol):
 class Sandbox(Protocol):
     """What a backend module offers."""
 
-    def run(self, box: Box) -> AbstractContextManager[Running]:
+    def run(self, box: SandboxSpec) -> AbstractContextManager[RunningSandbox]:
         """Start the box."""
 
     def missing(self) -> str | None:
         """Why this backend cannot be used here and what to do about it, in one line; None when it can."""
-
-
-def backend(name: str = "bwrap") -> Sandbox:
-    """The backend of that name, refused with its reason when the machine cannot run it."""
-    import arena.sandboxes.bwrap as bwrap
-    import arena.sandboxes.docker as docker
-
-    backends: dict[str, Sandbox] = {"bwrap": bwrap, "docker": docker}
-    if name not in backends:
-        raise UsageError(f"unknown sandbox {name!r} (known: {', '.join(backends)})")
-    if reason := backends[name].missing():
-        raise SandboxError(reason)
-    return backends[name]

@@ -17,20 +17,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from arena import process
 from arena.errors import SandboxError
-from arena.sandboxes import MIB, Limits, keeper
+from arena.sandboxes import MIB, Limits
 from arena.sandboxes.hierarchy import CONTROLLERS, Place, hand_on, handed_on, here, places, subtree
+from arena.sandboxes.programs import keeper
+from arena.system import process
 
 SAID = {"memory": "memory", "pids": "processes", "cpu": "cpu"}
-"""Names in `Running.limits`."""
+"""Names in `RunningSandbox.limits`."""
 NAME = "arena-"
 OURS = NAME + "[0-9a-f]" * 8
 PERIOD_US = 100_000
 NEARLY = 0.98
 REMOVAL_S = 2.0
 """A group stays busy for a moment after its last process has been reaped."""
-KEEPER = Path(__file__).with_name("keeper.py")
+KEEPER = Path(__file__).with_name("programs") / "keeper.py"
 
 
 class Setting(NamedTuple):
@@ -107,7 +108,7 @@ class Group:
 
     def __init__(self, limits: Limits, parents: Mapping[str, Place], fair: bool = False) -> None:
         self.in_force: dict[str, str] = {}
-        """Which limits hold by a group, as `Running.limits` says them."""
+        """Which limits hold by a group, as `RunningSandbox.limits` says them."""
         self._limits = limits
         self._parents = parents
         self._fair = fair

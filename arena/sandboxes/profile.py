@@ -1,4 +1,4 @@
-"""From a `Box` to bwrap's argument list: a pure function, so the whole wall can be read and tested without building it.
+"""From a `SandboxSpec` to bwrap's argument list: a pure function, so the whole wall can be read and tested without building it.
 
 The list holds three kinds of things: text as it stands, `bytes` that bwrap reads from a descriptor, and the `Path` of a host
 folder, file or device, for which whoever starts bwrap may put another name.
@@ -9,17 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from arena.errors import SandboxError
-from arena.sandboxes import Box
+from arena.sandboxes import SandboxSpec
 from arena.sandboxes.host import PATH, PROFILER, Host
-from arena.sandboxes.init import BRIDGES, HOME_FILES
-from arena.sandboxes.runtime import Runtime
+from arena.sandboxes.programs.init import BRIDGES, HOME_FILES
+from arena.sandboxes.python_env import Runtime
 from arena.sandboxes.seccomp import program
 
 Argument = str | bytes | Path
 
-INIT = Path(__file__).with_name("init.py")
+INIT = Path(__file__).with_name("programs") / "init.py"
 INIT_INSIDE = "/run/arena/init.py"
-BRIDGE = Path(__file__).with_name("bridge.py")
+BRIDGE = Path(__file__).with_name("programs") / "bridge.py"
 BRIDGE_INSIDE = "/run/arena/bridge.py"
 """Beside init.py, which imports it."""
 
@@ -56,7 +56,7 @@ SEAL = (
 )
 
 
-def arguments(box: Box, runtime: Runtime, host: Host) -> tuple[Argument, ...]:
+def arguments(box: SandboxSpec, runtime: Runtime, host: Host) -> tuple[Argument, ...]:
     """bwrap's options for this box. SandboxError when the box asks for what must not or cannot be given."""
     words: tuple[Argument, ...] = (
         *NAMESPACES,
@@ -80,7 +80,7 @@ def arguments(box: Box, runtime: Runtime, host: Host) -> tuple[Argument, ...]:
     return words
 
 
-def environment(box: Box, runtime: Runtime, host: Host) -> dict[str, str]:
+def environment(box: SandboxSpec, runtime: Runtime, host: Host) -> dict[str, str]:
     """All variables of the box; nothing is inherited. bwrap adds PWD."""
     places = (*box.path, "/opt/venv/bin", *(PATH if host.cuda else PATH[1:]))
     libraries = [runtime.library_path] if runtime.library_path else []
@@ -92,7 +92,7 @@ def environment(box: Box, runtime: Runtime, host: Host) -> dict[str, str]:
     return own | dict(box.env)
 
 
-def _environment(box: Box, runtime: Runtime, host: Host) -> list[Argument]:
+def _environment(box: SandboxSpec, runtime: Runtime, host: Host) -> list[Argument]:
     words: list[Argument] = ["--clearenv"]
     for name, value in environment(box, runtime, host).items():
         words += ["--setenv", name, value]
@@ -131,7 +131,7 @@ def _python(runtime: Runtime, host: Host) -> list[Argument]:
     return words
 
 
-def _devices(box: Box, host: Host) -> list[Argument]:
+def _devices(box: SandboxSpec, host: Host) -> list[Argument]:
     """/dev without the host's devices, but for the one GPU's nodes, and its profiler. A box shares driver and device memory."""
     words: list[Argument] = ["--dev", "/dev"]
     # bwrap's own /dev/shm has no bound.
@@ -152,7 +152,7 @@ def _devices(box: Box, host: Host) -> list[Argument]:
     return words
 
 
-def _private(box: Box) -> list[Argument]:
+def _private(box: SandboxSpec) -> list[Argument]:
     """Memory of the box's own for what programs write. `--size` bounds bytes, not files."""
     words: list[Argument] = []
     for path, size_bytes, mode in (("/tmp", box.limits.tmp_bytes, "1777"), ("/home/agent", box.limits.home_bytes, "0700")):
@@ -160,7 +160,7 @@ def _private(box: Box) -> list[Argument]:
     return words
 
 
-def _work(box: Box, host: Host) -> list[Argument]:
+def _work(box: SandboxSpec, host: Host) -> list[Argument]:
     """The workspace, the box's files, and process 1."""
     words: list[Argument] = ["--dir", "/workspace"]
     if box.workspace is not None:
@@ -183,7 +183,7 @@ def _absolute(path: str) -> str:
     return path
 
 
-def _network(box: Box, host: Host) -> list[Argument]:
+def _network(box: SandboxSpec, host: Host) -> list[Argument]:
     """A network of its own, which is empty but for its loopback; or, for an open box, the host's and its name servers."""
     if box.kind == "worker" and (box.network != "none" or box.bridges):
         raise SandboxError("a submission is run without any network: only an agent's box may have one, or a bridge")
@@ -192,7 +192,7 @@ def _network(box: Box, host: Host) -> list[Argument]:
     return _file("/etc/resolv.conf", host.resolver)
 
 
-def _bridges(box: Box) -> list[Argument]:
+def _bridges(box: SandboxSpec) -> list[Argument]:
     """The sockets that process 1 leads its ports to. Who may connect to them is for their own permissions to say.
 
     The command can connect to them without the port, which gives it nothing more.

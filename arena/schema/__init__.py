@@ -4,13 +4,14 @@ Catalogue records come from YAML that people write (problem, hardware, limits, h
 (session, score, baselines, annotation). `peak_fraction` exists on scores and nowhere else.
 """
 
-from arena.schema.annotation import Annotation, Quote, Review, Taken
+from arena.schema.annotation import Annotation, Quote, Review, SubmissionRecord
 from arena.schema.baselines import BaselineLine, Baselines, BaselineShape
 from arena.schema.common import KIT_METRICS, Count, DType, Errors, Metric, Name, Positive, Profile, Rate, Record, Shape, Tolerance
 from arena.schema.hardware import Figure, Hardware
 from arena.schema.harness import Api, Cli, Harness, Login, Model, Route, Routes
 from arena.schema.limits import DefaultLimits, Limits
 from arena.schema.problem import Problem, Tensor, Work
+from arena.schema.run import AgentStatus, Cell, Network, Session, Usage
 from arena.schema.score import (
     SCORE,
     Attainable,
@@ -26,7 +27,6 @@ from arena.schema.score import (
     Timings,
     Verdict,
 )
-from arena.schema.session import AgentStatus, Cell, Network, Session, Usage
 
 __all__ = [
     "KIT_METRICS",
@@ -72,7 +72,7 @@ __all__ = [
     "Session",
     "Shape",
     "ShapeScore",
-    "Taken",
+    "SubmissionRecord",
     "Tensor",
     "TimedShape",
     "Timings",

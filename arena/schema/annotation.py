@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import Field
 
 from arena.schema.common import Record
+from arena.schema.run import Cell, Session
 from arena.schema.score import Score
-from arena.schema.session import Cell, Session
 
 
-class Taken(Record):
+class SubmissionRecord(Record):
     """The submission as annotations know it; the bytes are in the run folder."""
 
     sha256: str
@@ -47,6 +47,6 @@ class Annotation(Record):
     arena_version: str
     cell: Cell
     session: Session
-    submission: Taken | None
+    submission: SubmissionRecord | None
     score: Score
     review: Review | None = None

@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from arena.formula import FormulaError, evaluate
 from arena.schema.common import KIT_METRICS, DType, Name, Profile, Rate, Record, Shape, Tolerance
+from arena.schema.formula import FormulaError, evaluate
 
 
 class Tensor(Record):

@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from arena.sandboxes import MIB, Running, bwrap
+from arena.sandboxes import MIB, RunningSandbox, bwrap
 from escape.inside import attempt
 from escape.lures import BRIDGE_PORT, LIMIT_S, LIMITS, MEMORY_BYTES, Found, Host
 
@@ -29,7 +29,7 @@ def plan_of(host: Host, profile: str, place: str, probes: list[str], **more: Any
     return host.plan | (outside if place in ("outside", "shadowed") else inside) | {"probes": probes, "place": place} | more
 
 
-def in_force(running: Running) -> dict[str, Any]:
+def in_force(running: RunningSandbox) -> dict[str, Any]:
     """What the probes must know about the limits of their box."""
     return {
         "process_limit": LIMITS.processes if "processes" in running.limits else None,

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from arena.sandboxes import Box
+from arena.sandboxes import SandboxSpec
 from escape import stage, weaker
 from escape.boxes import after, on_a_terminal, outcomes, plan_of
 from escape.inside import attempt
@@ -50,7 +50,7 @@ def weak_run(host: Host, place: str, probes: list[str]) -> Found:
     lure = os.environ["ARENA_LURE_KEY"]
     if place in ("outside", "shadowed"):
         return unboxed(host, plan, lure)
-    box = Box("agent", ("python", "-I", PROBES_INSIDE), workspace=host.folder / "control", limits=LIMITS,
+    box = SandboxSpec("agent", ("python", "-I", PROBES_INSIDE), workspace=host.folder / "control", limits=LIMITS,
               files={PROBES_INSIDE: host.probes, "/workspace/check.py": b"# given\n"})  # fmt: skip
     how = weaker.weak(place, box, lure)
     if place == "terminal":

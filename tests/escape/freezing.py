@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from arena.errors import SandboxError
-from arena.sandboxes import Box, Running, bwrap
+from arena.sandboxes import RunningSandbox, SandboxSpec, bwrap
 from escape.inside.attempt import Open
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ def timer(number, seconds):
 """
 
 
-def frozen(host: Host, text: str, during: Callable[[Running], object] = lambda box: None) -> str:
+def frozen(host: Host, text: str, during: Callable[[RunningSandbox], object] = lambda box: None) -> str:
     """Freeze a box that runs this; Open when its counter grows and the CPU clocks do not show it."""
     with open(os.memfd_create("counter"), "r+b", buffering=0) as file:
         file.truncate(4096)
         with mmap.mmap(file.fileno(), 4096) as area:
-            box = Box("worker", ("python", "-c", COUNTER + text, str(file.fileno())), pass_fds=(file.fileno(),))
+            box = SandboxSpec("worker", ("python", "-c", COUNTER + text, str(file.fileno())), pass_fds=(file.fileno(),))
             with bwrap.run(box) as running:
                 assert running.stdout.readline() == b"ready\n", running.stderr.read()
                 time.sleep(0.02)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arena.sandboxes import Box, Running, bwrap
+from arena.sandboxes import RunningSandbox, SandboxSpec, bwrap
 from escape.inside.attempt import Open, Untried, raw
 
 if TYPE_CHECKING:
@@ -22,9 +22,11 @@ from escape.hosted import hosted
 
 
 @contextlib.contextmanager
-def holding(text: str) -> Iterator[Running]:
+def holding(text: str) -> Iterator[RunningSandbox]:
     """A box that has printed how much it has got."""
-    with bwrap.run(Box("agent", ("python", "-c", f"import os, sys, time, ctypes, fcntl\n{text}\ntime.sleep(60)"))) as running:
+    with bwrap.run(
+        SandboxSpec("agent", ("python", "-c", f"import os, sys, time, ctypes, fcntl\n{text}\ntime.sleep(60)"))
+    ) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from arena.sandboxes import Box, bwrap
+from arena.sandboxes import SandboxSpec, bwrap
 from escape import freezing, holding, hosted, stage, taking  # noqa: F401  the probes register themselves
 from escape.boxes import peek, plan_of, profile_run
 from escape.controls import controls
@@ -38,7 +38,9 @@ def neighbour(host: Host) -> Iterator[None]:
     """A box of another run, at the same time."""
     word = host.stem + "a neighbour"
     (host.folder / "neighbour/solution.py").write_text(word)
-    box = Box("agent", ("python", "-c", NEIGHBOUR), workspace=host.folder / "neighbour", stdin=word.encode(), limits=LIMITS)
+    box = SandboxSpec(
+        "agent", ("python", "-c", NEIGHBOUR), workspace=host.folder / "neighbour", stdin=word.encode(), limits=LIMITS
+    )
     with bwrap.run(box) as running:
         assert running.stdout.readline() == b"ready\n", running.stderr.read()
         (host.folder / "neighbour/neighbour.txt").write_text(word)

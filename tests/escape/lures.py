@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from arena import paths
-from arena.sandboxes import MIB, Box, Limits
+from arena.sandboxes import MIB, Limits, SandboxSpec
 from escape import stage, weaker
 from escape.inside import attempt
 
@@ -124,9 +124,9 @@ class Host:
             self.victim.kill()
             self.victim.wait()
 
-    def box(self, profile: str, plan: Mapping[str, Any], workspace: Path | None, **fields: Any) -> Box:
+    def box(self, profile: str, plan: Mapping[str, Any], workspace: Path | None, **fields: Any) -> SandboxSpec:
         """A box of that profile whose command is the probes."""
-        return Box(
+        return SandboxSpec(
             kind="agent" if profile == "agent" else "worker",
             command=("python", "-I", PROBES_INSIDE),
             workspace=workspace if profile == "agent" else None,

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arena.collect import NoSubmission, collect, read_regular
-from arena.sandboxes import Box, bwrap
-from arena.trajectory import Trajectory, reader
-from arena.transcript import Transcript
+from arena.agents.trajectory import Trajectory, reader
+from arena.agents.transcript import Transcript
+from arena.sandboxes import SandboxSpec, bwrap
+from arena.submission import NoSubmission, collect, read_regular
 from escape.inside.attempt import Open
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def left(host: Host, text: str) -> Path:
     folder = host.folder / "left"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    with bwrap.run(Box("agent", ("python", "-c", text), workspace=folder)) as running:
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", text), workspace=folder)) as running:
         said = running.stderr.read().decode()
         assert running.wait(60) == 0, said
     return folder
@@ -92,7 +92,7 @@ def swapped(host: Host) -> str:
         "        os.rename('a', 'solution.py')\n"
     )
     tries = accepted = 0
-    with bwrap.run(Box("agent", ("python", "-c", text), workspace=folder)) as running:
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", text), workspace=folder)) as running:
         assert running.stdout.readline() == b"ready\n", running.stderr.read()
         until = time.monotonic() + RACE_S
         while time.monotonic() < until:
@@ -114,7 +114,7 @@ def leased(host: Host) -> str:
         "fd = os.open('solution.py', os.O_RDWR | os.O_CREAT); os.write(fd, b'pass')\n"
         "fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK); print('ready', flush=True); time.sleep(60)\n"
     )
-    with bwrap.run(Box("agent", ("python", "-c", text), workspace=folder)) as running:
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", text), workspace=folder)) as running:
         assert running.stdout.readline() == b"ready\n", running.stderr.read()
         answers: list[str] = []
         taking = threading.Thread(target=lambda: answers.append(taken(host, running.workspace or folder)))
@@ -136,7 +136,7 @@ def deep_tree(host: Host) -> str:
     )
     folder = left(host, text)
     answer = taken(host, folder)
-    with bwrap.run(Box("agent", ("sh", "-c", "rm -rf d"), workspace=folder)) as running:  # handed over once more
+    with bwrap.run(SandboxSpec("agent", ("sh", "-c", "rm -rf d"), workspace=folder)) as running:  # handed over once more
         if running.wait(60):
             raise Open("the tree cannot be handed on")
     return answer
@@ -151,7 +151,7 @@ def words(host: Host) -> str:
     )
     logs = host.folder / "logs"
     logs.mkdir(exist_ok=True)
-    with bwrap.run(Box("agent", ("python", "-c", text), workspace=host.folder / "left")) as running:
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", text), workspace=host.folder / "left")) as running:
         transcript = Transcript(running.stdout, running.stderr, logs, Trajectory(logs / "trajectory.jsonl", reader(None, None)))
         running.wait(30)
         transcript.close()

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arena import process
-from arena.sandboxes import Box
+from arena.sandboxes import SandboxSpec
 from arena.sandboxes.host import survey
 from arena.sandboxes.profile import Argument, arguments
-from arena.sandboxes.runtime import Runtime
+from arena.sandboxes.python_env import Runtime
+from arena.system import process
 from escape.stage import CONTROL_UID
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -72,7 +72,7 @@ def weakened(place: str, words: list[Argument]) -> list[Argument]:
     return without(words, f"--unshare-{place}") if place in ("pid", "ipc", "net") else words
 
 
-def weak(place: str, box: Box, lure: str) -> Weak:
+def weak(place: str, box: SandboxSpec, lure: str) -> Weak:
     """The box of that place, with the same files and the system's own Python, which every user may run."""
     version = process.run([str(SYSTEM_PYTHON), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], limit_s=20).stdout
     runtime = Runtime(version=version.decode().strip(), python=str(SYSTEM_PYTHON.resolve()))

@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from .script import Asked, Reply, Tokens, Tool
+from .script import ModelAccess, Reply, Tokens, Tool
 from .wire import Frame, pieces
 
 KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 500: "api_error"}
 
 
-def asked(body: Mapping[str, Any], path: str) -> Asked:
+def asked(body: Mapping[str, Any], path: str) -> ModelAccess:
     """What a request says."""
     results = [
         isinstance(message.get("content"), list) and any(part.get("type") == "tool_result" for part in message["content"])
         for message in body["messages"]
     ]
     tools = tuple(Tool(tool["name"], tool.get("input_schema") or {}) for tool in body.get("tools", ()) if "input_schema" in tool)
-    return Asked(body["model"], tools, sum(results), bool(body.get("stream")))
+    return ModelAccess(body["model"], tools, sum(results), bool(body.get("stream")))
 
 
 def told(tokens: Tokens) -> Tokens:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .script import Asked, Call, Reply, Tokens, Tool
+from .script import Call, ModelAccess, Reply, Tokens, Tool
 from .wire import Frame, pieces
 
 KINDS = {
@@ -18,12 +18,12 @@ KINDS = {
 }
 
 
-def asked(body: Mapping[str, Any], path: str) -> Asked:
+def asked(body: Mapping[str, Any], path: str) -> ModelAccess:
     """What a request says. The results of calls made side by side follow each other."""
     results = [role for role, _ in itertools.groupby(message["role"] for message in body["messages"])].count("tool")
     functions = [tool["function"] for tool in body.get("tools") or () if tool.get("type") == "function"]
     tools = tuple(Tool(function["name"], function.get("parameters") or {}) for function in functions)
-    return Asked(body["model"], tools, results, bool(body.get("stream")), metered=metered(body))
+    return ModelAccess(body["model"], tools, results, bool(body.get("stream")), metered=metered(body))
 
 
 def metered(body: Mapping[str, Any]) -> bool:

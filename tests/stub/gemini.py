@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .script import Asked, Reply, Tokens, Tool, filled
+from .script import ModelAccess, Reply, Tokens, Tool, filled
 from .wire import Frame, pieces
 
 KINDS = {401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
 
 
-def asked(body: Mapping[str, Any], path: str) -> Asked:
+def asked(body: Mapping[str, Any], path: str) -> ModelAccess:
     """What a request says; its model is in the path."""
     found = re.search(r"/models/([^/:]+):(stream)?", path)
     assert found is not None, path
@@ -22,7 +22,7 @@ def asked(body: Mapping[str, Any], path: str) -> Asked:
     tools = tuple(Tool(tool["name"], tool.get("parametersJsonSchema") or tool.get("parameters") or {}) for tool in declared)
     results = [any("functionResponse" in part for part in content.get("parts", ())) for content in body["contents"]]
     settings = body.get("generationConfig") or {}
-    return Asked(found[1], tools, sum(results), found[2] is not None, settings.get("responseJsonSchema"))
+    return ModelAccess(found[1], tools, sum(results), found[2] is not None, settings.get("responseJsonSchema"))
 
 
 def told(tokens: Tokens) -> Tokens:

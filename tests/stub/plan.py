@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from . import gemini
-from .script import SIDE_TOKENS, TOKENS, Act, Asked, Reply, Run, Tokens, Use, Write, calls
+from .script import SIDE_TOKENS, TOKENS, Act, ModelAccess, Reply, Run, Tokens, Use, Write, calls
 
 Mode = Literal["ok", "401", "429", "500", "cut", "early", "loop", "hang", "unknown_model", "other_provider", "other_model"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -55,7 +55,7 @@ def turns(solution: str, check: str, extra: Sequence[str], uses: Sequence[Use]) 
     return ((Write("solution.py", solution),), (Run(check), *map(Run, extra)), *((use,) for use in uses))
 
 
-def reply(asked: Asked, plan: Plan, broker: bool) -> Reply:
+def reply(asked: ModelAccess, plan: Plan, broker: bool) -> Reply:
     """The answer to a request, if it is to have one."""
     acts: tuple[Act, ...] = ()
     if not asked.side:
@@ -77,7 +77,7 @@ def reply(asked: Asked, plan: Plan, broker: bool) -> Reply:
     )
 
 
-def tokens(asked: Asked, plan: Plan) -> Tokens:
+def tokens(asked: ModelAccess, plan: Plan) -> Tokens:
     """What the answer is said to cost."""
     if asked.side:
         return SIDE_TOKENS
@@ -85,6 +85,6 @@ def tokens(asked: Asked, plan: Plan) -> Tokens:
     return replace(told, input=told.input + plan.crowded)
 
 
-def ends_badly(asked: Asked, plan: Plan) -> bool:
+def ends_badly(asked: ModelAccess, plan: Plan) -> bool:
     """Whether this answer is one of those that the mode breaks."""
     return plan.mode in ("cut", "early", "hang") and asked.turn >= 1 and not asked.side

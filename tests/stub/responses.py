@@ -9,18 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 from .chat import failure
-from .script import Asked, Call, Reply, Tokens, Tool
+from .script import Call, ModelAccess, Reply, Tokens, Tool
 from .wire import Frame, pieces
 
 __all__ = ["asked", "end", "failure", "frames", "told", "whole"]
 
 
-def asked(body: Mapping[str, Any], path: str) -> Asked:
+def asked(body: Mapping[str, Any], path: str) -> ModelAccess:
     """What a request says. The results of calls made side by side follow each other."""
     given = body["input"] if isinstance(body["input"], list) else []
     is_result = (str(item.get("type", "")).endswith("_output") for item in given)
     results = [found for found, _ in itertools.groupby(is_result)].count(True)
-    return Asked(body["model"], (*offered(body), *hidden(given)), results, bool(body.get("stream")))
+    return ModelAccess(body["model"], (*offered(body), *hidden(given)), results, bool(body.get("stream")))
 
 
 def offered(body: Mapping[str, Any]) -> Iterator[Tool]:

@@ -79,7 +79,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelAccess:
     """What a request says, whichever interface it came by."""
 
     model: str

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from . import anthropic, chat, gemini, responses
 from .plan import FAILURES, Plan, ends_badly, reply
-from .script import Asked
+from .script import ModelAccess
 
 RETRY_AFTER_S = 1
 LARGEST_BYTES = 64 << 20
@@ -91,7 +91,7 @@ class Server:
             return web.json_response({"object": "list", "data": [], "models": []})
         return web.json_response({"error": {"message": f"the stub has no {request.path}"}}, status=404)
 
-    async def answer(self, request: web.Request, number: int, module: ModuleType, asked: Asked) -> web.StreamResponse:
+    async def answer(self, request: web.Request, number: int, module: ModuleType, asked: ModelAccess) -> web.StreamResponse:
         """The next turn of the script, whole or as the mode breaks it."""
         said = reply(asked, self.plan, "/api/v1/" in request.path)
         told = {"usage": asdict(module.told(said.tokens)) | {"cost_usd": said.cost_usd}} if said.metered else {}

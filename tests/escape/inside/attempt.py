@@ -51,7 +51,7 @@ class Probe(NamedTuple):
     also: tuple[int, ...]
     """Errors that mean a refusal here, beside REFUSALS."""
     limit: str
-    """The limit whose meeting ends its box, as `Running.exceeded` names it; empty: nothing may end it."""
+    """The limit whose meeting ends its box, as `RunningSandbox.exceeded` names it; empty: nothing may end it."""
     work: Callable[[], str | None]
 
 

@@ -1,0 +1,1 @@
+"""Prepares, starts, supervises and records one agent's session."""

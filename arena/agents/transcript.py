@@ -1,0 +1,140 @@
+"""The raw output of an agent's command: kept as it came, up to a size, and read for events on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from arena.agents.trajectory import Trajectory
+from arena.errors import ArenaError, SandboxError
+from arena.files.text import SHOWN, plain
+
+KEPT_BYTES = 64 << 20
+"""What is kept of each stream; the rest is read and thrown away, so that the command never waits for room."""
+BREATH_S = 0.005
+"""Between two reads. A pipe holds 64 KiB, so a stream carries 13 MB a second: far above any agent's, and a flood cannot play
+ping-pong with its reader, which the scheduler of Linux 6.18 let starve honest boxes on the same processor for seconds."""
+LINE_BYTES = 4 << 20
+"""A longer line is kept, but not read as an event: parsed, it may take a hundred times its size."""
+TAIL_BYTES = 4096
+
+
+class Transcript:
+    """Reads both streams in threads of their own until they end, into `stdout.jsonl` and `stderr.log` of `folder`."""
+
+    def __init__(
+        self,
+        stdout: BinaryIO,
+        stderr: BinaryIO,
+        folder: Path,
+        trajectory: Trajectory,
+        *,
+        kept_bytes: int = KEPT_BYTES,
+    ) -> None:
+        self.events = 0
+        """JSON objects seen, one a line."""
+        self.trajectory = trajectory
+        self.heard_s = time.monotonic()
+        """When anything was last heard, on the monotonic clock."""
+        self._last = b""
+        self._line: bytes | None = b""  # the line that has not ended yet; None when it cannot be an event
+        self._tail = b""
+        self._fault: OSError | None = None
+        self._threads = [
+            self._reader(stdout, folder / "stdout.jsonl", kept_bytes, self._split),
+            self._reader(stderr, folder / "stderr.log", kept_bytes, self._keep_tail),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def last(self) -> str:
+        """What the last step or event said, for a display."""
+        if self.trajectory.last:
+            return plain(self.trajectory.last)
+        line = self._last
+        event = _event(line) or {}
+        said = next((event[key] for key in ("text", "message") if isinstance(event.get(key), str)), None)
+        return plain(said or line[: 8 * SHOWN].decode(errors="replace"))
+
+    @property
+    def last_error(self) -> str:
+        """The last line of standard error, for a message."""
+        return plain(self._tail.strip().rpartition(b"\n")[2].decode(errors="replace"))
+
+    def close(self) -> None:
+        """Wait until both streams have ended, as they must once the box is empty."""
+        for thread in self._threads:
+            thread.join(30)
+            if thread.is_alive():
+                raise SandboxError(f"the box is empty, yet something still holds its {thread.name} open")
+        self._end_line()
+        self.trajectory.close()
+        if self._fault:
+            raise ArenaError(f"the agent's output cannot be kept: {self._fault.strerror}")
+
+    def _reader(self, stream: BinaryIO, path: Path, kept_bytes: int, feed: Callable[[bytes], None]) -> threading.Thread:
+        file = path.open("wb", buffering=0)
+
+        def read() -> None:
+            left = kept_bytes
+            with file:
+                while piece := os.read(stream.fileno(), 1 << 18):
+                    self.heard_s = time.monotonic()
+                    if left > 0:
+                        try:
+                            file.write(piece[:left])
+                            if left <= len(piece):
+                                file.write(b'\n{"arena": "cut here", "kept_bytes": %d}\n' % kept_bytes)
+                        except OSError as fault:  # our disk is full; go on reading, and tell it at the end
+                            self._fault, left = fault, 0
+                        left -= len(piece)
+                    feed(piece)
+                    time.sleep(BREATH_S)
+
+        return threading.Thread(target=read, name=path.stem)
+
+    def _keep_tail(self, piece: bytes) -> None:
+        self._tail = (self._tail + piece)[-TAIL_BYTES:]
+
+    def _split(self, piece: bytes) -> None:
+        """Find the lines that begin with a brace, which only can be events; `find` skips a flood of others at memory speed."""
+        end = piece.find(b"\n")
+        self._grow(piece if end < 0 else piece[:end])
+        while end >= 0:
+            self._end_line()
+            start = piece.find(b"\n{", end)
+            if start < 0:
+                self._grow(piece[piece.rfind(b"\n") + 1 :])
+                return
+            end = piece.find(b"\n", start + 1)
+            self._grow(piece[start + 1 :] if end < 0 else piece[start + 1 : end])
+
+    def _grow(self, part: bytes) -> None:
+        if self._line is not None:
+            line = self._line + part
+            self._line = line if not line or (line.startswith(b"{") and len(line) <= LINE_BYTES) else None
+
+    def _end_line(self) -> None:
+        line, self._line = self._line, b""
+        event = _event(line) if line else None
+        if line and event is not None:
+            self.events += 1
+            self._last = line
+            try:
+                self.trajectory.take(event)
+            except OSError as fault:
+                self._fault = fault
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):  # not JSON, not UTF-8, a number of a million digits; brackets nested a million deep
+        return None
+    return event if isinstance(event, dict) else None

@@ -1,0 +1,1 @@
+"""For authors of problems: `arena check`, degenerate answers, and library baselines."""

@@ -1,0 +1,234 @@
+"""`arena check`: is a problem fit to be published? It accepts the honest, refuses the wrong, and repeats itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import Any, Literal, get_args
+
+from arena import catalog, judge, paths
+from arena.authoring import degenerate
+from arena.errors import DataError
+from arena.files.documents import unknown
+from arena.judge.sampling import CPU, GPU, Sampling
+from arena.sandboxes import Sandbox
+from arena.schema import Errors, Hardware, Passed, Problem, Profile, Record, Refused, Verdict
+from arena.submission import NoSubmission, collect
+from arena.system import tempdirs
+
+FIRST_LINE = "# verdict: "
+HONEST = ("oracle", "naive")
+"""Solutions that every problem has, scored first."""
+WRONG = "wrong_"
+"""Every problem has some whose name begins so: a gate that refuses nothing has shown nothing."""
+CHEAT = "cheat_"
+AT_ONCE = {"gpu": 4, "cpu": 2}
+"""Wrong solutions that are scored side by side. They are refused for their answers, before any clock is read: one may import
+torch while the judge computes another's reference. Four of any problem find room in the memory of an H200."""
+BRIEF = {"gpu": replace(GPU, processes=1), "cpu": replace(CPU, processes=1, min_calls=4, min_windows=3, max_windows=3)}
+"""For all but the oracle, whose speed counts, and the cheats, who are to fail against the published plan. Only a factor is asked
+of naive, and by the published plan it took up to 90 s on a processor."""
+AGAIN = {"gpu": replace(GPU, counters=False), "cpu": CPU}
+"""For the oracle's further scores: the published plan, without what is read after the timing."""
+HONEST_GAP = 3.0
+"""The oracle must be faster than naive by more than this factor."""
+SCORES = {"gpu": 2, "cpu": 4}
+"""How many there may be until two in a row agree: other work on a processor passes, while a GPU has no such excuse."""
+SPREAD = {"gpu": 0.01, "cpu": 0.25}
+"""Largest relative difference between two scores of the oracle. A processor shared with other machines is no GPU: five scores
+in a row lay 12 % apart on one (docs/measurements.md)."""
+
+
+Score = Callable[..., Passed | Refused]
+"""Of the solution at a path, with the published effort or with another plan, and on a GPU of its own or a shared one."""
+
+
+class Finding(Record):
+    """One thing that was checked."""
+
+    kind: Literal["solution", "gate", "repeat", "order"]
+    name: str
+    ok: bool
+    got: str
+    detail: str = ""
+    peak_fraction: float | None = None
+    error: Errors | None = None
+    """Worst error that was seen, where an answer was compared with the reference."""
+    disturbed: tuple[str, ...] = ()
+    """Why shapes had to be timed again."""
+    mode: str | None = None
+    """The class of inputs on which it was refused."""
+
+
+class Report(Record):
+    """All findings of one problem."""
+
+    problem: str
+    hardware: str
+    findings: tuple[Finding, ...]
+
+
+def check_problem(
+    problem: Problem,
+    hardware: Hardware,
+    sandbox: Sandbox,
+    *,
+    gpu: int = 0,
+    plan: Sampling | None = None,
+    report: Callable[[Finding], None] = lambda _: None,
+) -> Report:
+    """Check one problem, telling `report` each finding as it comes. `plan` replaces the published effort of a score."""
+    judge.preflight(hardware, gpu)
+    digest = catalog.problem_digest(problem.name)
+
+    def score(path: Path, effort: Sampling | None = None, shared: bool = False) -> Passed | Refused:
+        try:
+            submission = collect(path.parent, path.name)
+        except NoSubmission as none:
+            return judge.missing(none.reason, problem, hardware, digest)
+        how: dict[str, Any] = {"digest": digest, "sandbox": sandbox, "plan": plan or effort, "gpu": gpu, "shared": shared}
+        return judge.score(submission, problem, hardware, **how)
+
+    findings = []
+    for finding in _findings(problem, hardware, score):
+        findings.append(finding)
+        report(finding)
+    return Report(problem=problem.name, hardware=hardware.name, findings=tuple(findings))
+
+
+def expected(path: Path) -> str:
+    """The verdict that a solution's first line names."""
+    first = path.read_bytes().partition(b"\n")[0].decode(errors="replace")
+    if not first.startswith(FIRST_LINE):
+        raise DataError(f"{path}:1: must read `{FIRST_LINE}<verdict>`, the verdict that the judge is to give")
+    word = first.removeprefix(FIRST_LINE).strip()
+    if word not in get_args(Verdict):
+        raise DataError(f"{path}:1: {unknown('verdict', word, get_args(Verdict))}")
+    return word
+
+
+def _findings(problem: Problem, hardware: Hardware, score: Score) -> Iterator[Finding]:
+    solutions = catalog.solutions(paths.problems() / problem.name, hardware.profile)
+    wanted = {name: expected(path) for name, path in solutions.items()}  # read first: a slip shows at once, not after minutes
+    yield from (
+        Finding(kind="gate", name=name, ok=ok, got="held" if ok else "open", detail=detail)
+        for name, ok, detail in degenerate.gate(problem, hardware.profile)
+    )
+    yield from _absent(solutions)
+    yield _nop(problem, hardware, catalog.problem_digest(problem.name))
+    passed = {}
+    for name, result in _scored(solutions, wanted, score, hardware.profile):
+        detail = f"peak_fraction {result.peak_fraction:.4f}" if isinstance(result, Passed) else result.message
+        if result.verdict != wanted[name]:
+            detail = f"expected {wanted[name]}: {detail}"
+        yield Finding(
+            kind="solution", name=name, ok=result.verdict == wanted[name], got=result.verdict, detail=detail, **_measured(result)
+        )
+        if isinstance(result, Passed):
+            passed[name] = result
+    if passed.keys() >= set(HONEST):
+        yield _order(passed["oracle"], passed["naive"])
+        yield _repeat(passed["oracle"], lambda: score(solutions["oracle"], AGAIN[hardware.profile]), hardware.profile)
+
+
+def _scored(
+    solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Score, profile: Profile
+) -> Iterator[tuple[str, Passed | Refused]]:
+    """Every solution's score: the honest ones first, and last those whose time does not matter."""
+    names = sorted(solutions, key=lambda name: (name not in HONEST, name))
+    untimed = [name for name in names if name.startswith(WRONG) and wanted[name] != "passed"]
+
+    def one(name: str) -> Passed | Refused:
+        published = name == "oracle" or name.startswith(CHEAT)
+        brief = replace(BRIEF[profile], counters=name != "naive")  # its kernels are many, and what they did tells nothing
+        return score(solutions[name], None if published else brief, name in untimed)
+
+    for name in names:
+        if name not in untimed:
+            yield name, one(name)
+    for first in range(0, len(untimed), AT_ONCE[profile]):
+        some = untimed[first : first + AT_ONCE[profile]]
+        yield from zip(some, _at_once(one, some), strict=True)
+
+
+def _at_once(score: Callable[[str], Passed | Refused], names: list[str]) -> Iterator[Passed | Refused]:
+    """Scores taken side by side. After Ctrl-C nobody waits for the threads, and their boxes end with arena."""
+    if len(names) == 1:
+        yield score(names[0])
+        return
+    results = [Future[Passed | Refused]() for _ in names]
+
+    def work(name: str, result: Future[Passed | Refused]) -> None:
+        try:
+            result.set_result(score(name))
+        except BaseException as error:
+            result.set_exception(error)
+
+    for pair in zip(names, results, strict=True):
+        Thread(target=work, args=pair, daemon=True).start()
+    for result in results:
+        yield result.result()
+
+
+def _measured(result: Passed | Refused) -> dict[str, Any]:
+    """The numbers of a score, for tables."""
+    if isinstance(result, Refused):
+        return {"error": result.error, "mode": result.mode}
+    shapes = (*result.shapes, *result.latency)
+    worst = {metric: max(shape.error[metric] for shape in shapes) for metric in shapes[0].error}
+    disturbed = tuple(why for shape in shapes for why in shape.disturbed)
+    return {"peak_fraction": result.peak_fraction, "error": worst, "disturbed": disturbed}
+
+
+def _absent(solutions: Iterable[str]) -> Iterator[Finding]:
+    """What a problem must have and this one has not."""
+    names = set(solutions)
+    for name in HONEST:
+        if name not in names:
+            yield Finding(kind="solution", name=name, ok=False, got="absent", detail=f"every problem has solutions/{name}.py")
+    if not any(name.startswith(WRONG) for name in names):
+        detail = f"every problem has a solutions/{WRONG}<how>.py that its gate must refuse"
+        yield Finding(kind="solution", name=f"{WRONG}*", ok=False, got="absent", detail=detail)
+
+
+def _nop(problem: Problem, hardware: Hardware, digest: str) -> Finding:
+    """An agent that writes nothing."""
+    with tempdirs.folder() as empty:
+        try:
+            collect(empty)
+        except NoSubmission as none:
+            result = judge.missing(none.reason, problem, hardware, digest)
+        else:
+            return Finding(
+                kind="solution", name="nop", ok=False, got="taken", detail="a submission was taken from an empty folder"
+            )
+    return Finding(kind="solution", name="nop", ok=result.verdict == "missing", got=result.verdict, detail=result.message)
+
+
+def _order(oracle: Passed, naive: Passed) -> Finding:
+    gap = oracle.peak_fraction / naive.peak_fraction
+    return Finding(kind="order", name="oracle over naive", ok=gap > HONEST_GAP, got=f"{gap:.2f}", detail="ratio of peak_fraction")
+
+
+def _repeat(first: Passed, again: Callable[[], Passed | Refused], profile: Profile) -> Finding:
+    """Scores of the oracle, one after the other until two in a row agree, or there are `SCORES`."""
+    scores, limit, spreads, disturbed = [first], SPREAD[profile], list[float](), list[str]()
+    while len(scores) < SCORES[profile] and not (spreads and spreads[-1] <= limit):
+        result = again()
+        if not isinstance(result, Passed):
+            return Finding(kind="repeat", name="oracle twice", ok=False, got=result.verdict, detail=result.message)
+        disturbed += _measured(result)["disturbed"]
+        spreads.append(abs(result.peak_fraction / scores[-1].peak_fraction - 1))
+        scores.append(result)
+    earlier = f"; before that {', '.join(f'{spread:.2%}' for spread in spreads[:-1])}" if spreads[:-1] else ""
+    return Finding(
+        kind="repeat",
+        name="oracle twice",
+        ok=spreads[-1] <= limit,
+        got=f"{spreads[-1]:.2%}",
+        detail=f"apart; at most {limit:.0%}{earlier}",
+        disturbed=tuple(disturbed),
+    )

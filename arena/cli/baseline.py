@@ -1,0 +1,68 @@
+"""`arena baseline`: what do libraries reach at a problem?"""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from arena import catalog, paths
+from arena import run as run_
+from arena.cli import options
+from arena.cli.console import data, safe, tell, verdict
+from arena.errors import UsageError
+from arena.results import baselines
+from arena.sandboxes.backends import backend
+from arena.schema import BaselineLine
+
+
+@click.command("baseline")
+@click.argument("names", nargs=-1, metavar="[PROBLEM]...")
+@click.option("--all", "everything", is_flag=True, help="Every problem there is.")
+@options.hardware
+@options.gpu
+@options.sandbox
+@options.as_json
+@click.pass_context
+def baseline_(
+    context: click.Context,
+    names: tuple[str, ...],
+    everything: bool,
+    hardware_name: str | None,
+    gpu: int,
+    sandbox_name: str,
+    as_json: bool,
+) -> None:
+    """Measure what torch and libraries reach at a problem. Stored under baselines/ and shown beside the scores, never scored."""
+    if bool(names) == everything:
+        raise UsageError(f"name the problems to measure, or --all (known: {', '.join(catalog.problems())})")
+    pairs = [options.problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
+    sandbox = backend(sandbox_name)
+    run_.ready()
+    from arena.authoring import baseline
+
+    records, failed = [], 0
+    options.say_hardware(hardware_name, pairs[0][1], gpu)
+    for problem, hardware in pairs:
+        tell(f"[bold]{problem.name}[/] on {safe(hardware.title)}")
+        record = baseline.measure(problem, hardware, sandbox, gpu=gpu, report=_show)
+        records.append(record)
+        if any(line.verdict == "judge_failed" for line in record.lines):
+            failed += 1
+            continue
+        tell(f"baselines {safe(baselines.write(paths.baselines(), record))}")
+        run_.render()
+    if as_json:
+        data(records)
+    if failed:
+        tell(f"[red]of {failed} problems nothing was stored, because the judge failed[/]")
+        context.exit(1)
+
+
+def _show(line: BaselineLine) -> None:
+    number = "absent" if line.fraction is None else f"{line.fraction:.4f}"
+    where = "not run" if line.verdict is None else verdict(line.verdict)
+    speed_only = ", speed only" if line.fraction is not None and line.verdict != "passed" else ""
+    said = f": {line.message}" if line.message else ""
+    tell(f"  {safe(line.name):12} {number:7} {where}{speed_only}  {safe(line.title + said)}")
+
+
+COMMANDS = (baseline_,)

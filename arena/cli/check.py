@@ -1,0 +1,56 @@
+"""`arena check`: is a problem fit to be published?"""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from arena import catalog
+from arena.cli import options
+from arena.cli.console import data, safe, tell, verdict
+from arena.errors import UsageError
+from arena.sandboxes.backends import backend
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[PROBLEM]...")
+@click.option("--all", "everything", is_flag=True, help="Every problem there is.")
+@options.hardware
+@options.gpu
+@options.sandbox
+@options.as_json
+@click.pass_context
+def check(
+    context: click.Context,
+    names: tuple[str, ...],
+    everything: bool,
+    hardware_name: str | None,
+    gpu: int,
+    sandbox_name: str,
+    as_json: bool,
+) -> None:
+    """The gate of a problem: its oracle, naive, wrong and cheating solutions each get the verdict on their first line."""
+    if bool(names) == everything:
+        raise UsageError(f"name the problems to check, or --all (known: {', '.join(catalog.problems())})")
+    pairs = [options.problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
+    sandbox = backend(sandbox_name)
+    from arena.authoring.check import Finding, check_problem
+
+    def show(finding: Finding) -> None:
+        mark = "[green]ok  [/]" if finding.ok else "[bold red]FAIL[/]"
+        got = verdict(finding.got) if finding.kind == "solution" else safe(finding.got)
+        tell(f"  {mark} {safe(finding.name):24} {got}  {safe(finding.detail)}")
+
+    reports = []
+    options.say_hardware(hardware_name, pairs[0][1], gpu)
+    for problem, hardware in pairs:
+        tell(f"[bold]{problem.name}[/] on {safe(hardware.title)}")
+        reports.append(check_problem(problem, hardware, sandbox, gpu=gpu, report=show))
+    if as_json:
+        data(reports)
+    failed = sum(not finding.ok for report in reports for finding in report.findings)
+    tell(f"[red]{failed} of the checks failed[/]" if failed else "[green]every check passed[/]")
+    if failed:
+        context.exit(1)
+
+
+COMMANDS = (check,)

@@ -1,0 +1,142 @@
+"""`arena doctor`: is this machine fit to run agents and to score what they leave?"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+
+import rich_click as click
+
+from arena import catalog
+from arena import run as run_
+from arena.agents.model_access import pinned
+from arena.cli import options
+from arena.cli.console import data, safe, tell
+from arena.cli.display import Display
+from arena.doctor import Check
+from arena.doctor.found import look
+from arena.doctor.gpu import Gpu, gpus
+from arena.doctor.gpu import checks as checks_of
+from arena.errors import ArenaError, SandboxError, UsageError
+from arena.sandboxes import docker
+from arena.sandboxes.backends import backend
+from arena.system import machine
+
+MARKS = {"ok": "[green]ok     [/]", "missing": "[bold red]missing[/]", "note": "[yellow]note   [/]"}
+WIDTH = 18
+"""Of the longest name, `canary load_inline`."""
+
+
+@click.command()
+@click.option("--score", "scoring", is_flag=True, help="Also score canary kernels here, end to end.")
+@click.option("--model", "-m", metavar="M", help="Also try this model: program, key, a request, a task in the sandbox.")
+@click.option("--effort", metavar="E", help="With --model: this effort instead of its own.")
+@options.provider
+@options.gpu
+@options.sandbox
+@options.as_json
+@click.pass_context
+def doctor(
+    context: click.Context,
+    scoring: bool,
+    model: str | None,
+    effort: str | None,
+    provider: tuple[str, ...],
+    unpinned: bool,
+    gpu: int,
+    sandbox_name: str,
+    as_json: bool,
+) -> None:
+    """Check that this machine can run agents and score what they leave, and say what to do where it cannot."""
+    checks = []
+    chosen = pinned(run_.with_effort(catalog.model(model), effort), provider, unpinned=unpinned) if model else None
+    tried = _model(chosen, sandbox_name) if chosen else ()
+    for check in itertools.chain(_checks(sandbox_name, scoring, gpu), tried):
+        checks.append(check)
+        if not as_json:
+            tell(f"{MARKS[check.state]} {check.name:{WIDTH}} {safe(check.detail)}")
+    if as_json:
+        data([check._asdict() for check in checks])
+    elif not scoring and model is None:
+        tell("`arena doctor --score` also scores canary kernels here, through the real sandbox and judge")
+    if any(check.state == "missing" for check in checks):
+        context.exit(2)
+
+
+def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
+    yield Check("machine", "ok", machine.describe())
+    sandbox, torch = _tried("sandbox", lambda: _sandbox(sandbox_name)), _torch()
+    yield sandbox
+    yield _docker()
+    yield _tried("catalogue", _catalogue)
+    yield torch
+    compiler = shutil.which("cc")
+    install = "no cc: install gcc, which the C solutions of hardware cpu need"
+    yield Check("compiler", "ok" if compiler else "missing", compiler or install)
+    found = look()
+    yield from checks_of(found)
+    yield _tried("home", lambda: f"{run_.home()} (workspaces, annotations and leaderboard; $ARENA_HOME moves them)")
+    if scoring and (without := [check.name for check in (sandbox, torch) if check.state == "missing"]):
+        yield Check("canary", "missing", f"nothing can be scored without {' and '.join(without)}")
+    elif scoring:
+        yield from _canaries(sandbox_name, gpus(found), gpu)
+
+
+def _model(chosen: catalog.SelectedModel, sandbox_name: str) -> Iterator[Check]:
+    from arena.doctor import model  # its HTTP library takes half a second to import
+
+    with Display() as display:
+        found = list(model.checks(chosen, backend(sandbox_name), display.show))
+    yield from found
+
+
+def _canaries(sandbox_name: str, there: list[Gpu], number: int) -> Iterator[Check]:
+    """Scored on GPU `number` where it can be used, else on the processor."""
+    if number and number >= len(there):
+        raise UsageError(f"there is no GPU {number}: {len(there)} were found, counted from 0")
+    on = there[number] if there else None
+    hardware = on.hardware if on and on.usable and on.hardware else catalog.hardware("cpu")
+    sandbox = backend(sandbox_name)
+    from arena.doctor import canaries
+
+    for name in canaries.SCORED[hardware.profile]:
+        with Display() as display:
+            check = canaries.score(name, hardware, sandbox, gpu=number, report=display.judging)
+        yield check
+
+
+def _tried(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name, "ok", look())
+    except ArenaError as error:
+        return Check(name, "missing", str(error))
+
+
+def _sandbox(name: str) -> str:
+    backend(name)
+    return f"{name}: builds, and a program inside finds it shut (privileges, filter, namespaces, network, planted lures)"
+
+
+def _docker() -> Check:
+    """The other backend's engine; nobody needs it."""
+    try:
+        return Check("docker", "ok", f"{docker.describe()}: --sandbox docker can be tried with `arena doctor --sandbox docker`")
+    except SandboxError as error:
+        return Check("docker", "note", f"not needed, and not to be had: {' '.join(str(error).split())}")
+
+
+def _catalogue() -> str:
+    problems, harnesses, hardware = catalog.problems(), catalog.harnesses(), catalog.hardwares()
+    return f"{len(problems)} problems, {len(harnesses)} harnesses, {len(hardware)} hardware files"
+
+
+def _torch() -> Check:
+    try:
+        return Check("torch", "ok", importlib.metadata.version("torch"))
+    except importlib.metadata.PackageNotFoundError:
+        return Check("torch", "missing", "not installed, and the judge needs it: pip install torch")
+
+
+COMMANDS = (doctor,)

@@ -1,0 +1,122 @@
+"""`arena list`: what there is to run, and what was run."""
+
+from collections.abc import Callable
+from typing import Any
+
+import rich_click as click
+from rich.table import Table
+
+from arena import catalog, paths
+from arena.cli import options
+from arena.cli.console import data, people, safe, tell, verdict
+from arena.gateway.routes import routes
+from arena.results import annotations, run_folder
+from arena.schema import Passed
+
+Rows = list[dict[str, Any]]
+
+
+def _problems() -> Rows:
+    return [
+        {"name": p.name, "version": p.version, "title": p.title, "shapes": {k: len(v) for k, v in p.shapes.items()}}
+        for p in catalog.problems().values()
+    ]
+
+
+def _models() -> Rows:
+    return [
+        {
+            "name": name,
+            "harness": harness.name,
+            "effort": model.effort,
+            "route": model.route,
+            "provider": ", ".join(model.provider) or None,
+            "title": model.title,
+        }
+        for harness in catalog.harnesses().values()
+        for name, model in harness.models.items()
+    ]
+
+
+def _harnesses() -> Rows:
+    return [
+        {"name": h.name, "title": h.title, "models": len(h.models), "program": h.cli.packages[0] if h.cli else None}
+        for h in catalog.harnesses().values()
+    ]
+
+
+def _routes() -> Rows:
+    return [
+        {"name": name, "title": r.title, "apis": ", ".join(r.apis), "base_url": r.base_url, "key": r.key}
+        for name, r in routes().items()
+    ]
+
+
+def _hardware() -> Rows:
+    return [
+        {
+            "name": h.name,
+            "title": h.title,
+            "bandwidth_gb_s": h.bandwidth_gb_s.value if h.bandwidth_gb_s else "measured",
+            "tflops": {rate: figure.value for rate, figure in h.tflops.items()} or "measured",
+        }
+        for h in catalog.hardwares().values()
+    ]
+
+
+def _runs() -> Rows:
+    """The runs made here, and those of which only the annotation came here, as in a fresh clone."""
+    states: dict[str, str] = {entry.run.run_id: entry.state for entry in run_folder.runs(paths.workspaces())}
+    annotated = {path.stem: path for path in paths.annotations().glob("*.yaml")}
+    rows = []
+    for run_id in sorted(states.keys() | annotated.keys()):
+        score = annotations.read(annotated[run_id]).score if run_id in annotated else None
+        rows.append(
+            {
+                "run": run_id,
+                "state": states.get(run_id, "committed"),
+                "verdict": score.verdict if score else None,
+                "peak_fraction": score.peak_fraction if isinstance(score, Passed) else None,
+            }
+        )
+    return rows
+
+
+LISTS: dict[str, Callable[[], Rows]] = {
+    "problems": _problems,
+    "models": _models,
+    "harnesses": _harnesses,
+    "routes": _routes,
+    "hardware": _hardware,
+    "runs": _runs,
+}
+
+
+@click.command("list")
+@click.argument("what", metavar="WHAT", type=click.Choice(list(LISTS)))
+@options.as_json
+def list_(what: str, as_json: bool) -> None:
+    """List the problems, models, harnesses, routes, hardware or runs there are."""
+    rows = LISTS[what]()
+    if as_json:
+        data(rows)
+    elif not rows:
+        tell(f"no {what}")
+    else:
+        table = Table(*rows[0], box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*(_cell(key, value) for key, value in row.items()))
+        people.print(table)
+
+
+def _cell(key: str, value: object) -> str:
+    if isinstance(value, dict):
+        return safe(" ".join(f"{name} {entry:g}" for name, entry in value.items()))
+    if isinstance(value, float):
+        return f"{value:.4f}" if key == "peak_fraction" else f"{value:g}"
+    if key == "verdict" and value:
+        return verdict(str(value))
+    return "" if value is None else safe(value)
+
+
+COMMANDS = (list_,)

@@ -1,0 +1,141 @@
+"""How a score looks to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from arena.cli.console import people, safe, tell, verdict
+from arena.schema import Attainable, Device, Evidence, Hardware, Passed, Refused, Session, ShapeScore, TimedShape, Usage
+
+MOST_NAMES = 6
+"""Kernels named to a person; all are in the annotation."""
+
+
+def show_score(score: Passed | Refused) -> None:
+    """A score for a person: the table by shape when it passed, the reason when not."""
+    if isinstance(score, Refused):
+        tell(f"verdict {verdict(score.verdict)}: {safe(score.message)}")
+        if score.shape:
+            tell(f"  on {words(score.shape)}, inputs of class {safe(score.mode)}")
+    else:
+        tell(f"{score.problem} on {safe(score.device.name)}, {_ceilings(score.device)}")
+        people.print(_shapes(score))
+        tell(f"verdict {verdict('passed')}, peak_fraction [bold]{score.peak_fraction:.4f}[/] (geometric mean)")
+        if score.evidence:
+            tell(safe(_launched(score.evidence)))
+        if score.message:
+            tell(f"[bold yellow]{safe(score.message)}[/]")
+        for shape in (*score.shapes, *score.latency):
+            for why in shape.disturbed:
+                tell(f"begun again on {words(shape.shape)}: {safe(why)}")
+        if score.review_suggested:
+            why = (
+                "a shape lies above 0.95 of its ceiling or was begun again more than once, the device did not keep its speed, "
+                "or no kernel was seen"
+            )
+            tell(f"Look at it before you cite it: {why}.")
+    spent = score.timings
+    parts = f"build {spent.build_s:.1f}, check {spent.check_s:.1f}, benchmark {spent.benchmark_s:.1f}, audit {spent.audit_s:.1f}"
+    tell(f"scored in {spent.total_s:.1f} s: {parts}")
+
+
+def show_session(session: Session) -> None:
+    """What a session used of its model, and what keeps it apart from others."""
+    if session.usage:
+        tell(safe(usage_words(session.usage)))
+    if session.unpinned:
+        tell("[bold yellow]unpinned:[/] the broker chose who answered, and the leaderboard says so")
+    if session.unsealed:
+        tell("[bold yellow]unsealed:[/] the agent had this machine's network, and the leaderboard keeps the run apart")
+
+
+def usage_words(usage: Usage) -> str:
+    """What the model was asked for, in a line."""
+    read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    cost = "cost unknown" if usage.cost_usd is None else f"{usage.cost_usd:.4f} USD ({usage.cost_source})"
+    failed = f", {usage.failed} of them failed" if usage.failed else ""
+    unmetered = f", {usage.unmetered} of them unmetered" if usage.unmetered else ""
+    wrote = usage.output_tokens + usage.reasoning_tokens
+    return f"model {usage.requests} requests{failed}{unmetered}; {read} tokens in, {wrote} out; {cost}"
+
+
+def _shapes(score: Passed) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("shape", overflow="fold")
+    for header in ("time", "95 %", "ceiling", "fraction"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("bound", no_wrap=True)
+    if score.device.attainable:
+        table.add_column("attained", justify="right", no_wrap=True)
+    for shape in score.shapes:
+        fraction = (f"{shape.ceiling_s * 1e6:.1f} us", f"{shape.peak_fraction:.4f}", shape.bound)
+        table.add_row(*_time(shape), *fraction, *_attained(shape, score.device))
+    for small in score.latency:
+        table.add_row(*_time(small), "", "not scored")
+    return table
+
+
+def _ceilings(device: Device) -> str:
+    """Where the ceilings come from, and how far this very device was seen to reach."""
+    if (found := device.attainable) is None:
+        return f"{device.ceilings} ceilings"
+    return f"{device.ceilings} ceilings: {device.bandwidth_gb_s:.0f} GB/s, of which this GPU attains {_bandwidth(found):.0f}"
+
+
+def _bandwidth(found: Attainable) -> float:
+    """The best rate at which the device was seen to use its DRAM, GB/s."""
+    return max(found.copy_gb_s, found.read_gb_s)
+
+
+def _attained(shape: ShapeScore, device: Device) -> tuple[str, ...]:
+    """The fraction of what was measured to be possible on this very device; empty where that was not measured."""
+    if (found := device.attainable) is None:
+        return ()
+    if shape.bound == "memory":
+        return (f"{shape.peak_fraction * device.bandwidth_gb_s / _bandwidth(found):.4f}",)
+    if shape.rate not in found.tflops:
+        return ("",)
+    return (f"{shape.peak_fraction * device.tflops[shape.rate] / found.tflops[shape.rate]:.4f}",)
+
+
+def _launched(found: Sequence[Evidence]) -> str:
+    """What the calls launched, on one line."""
+    names = dict.fromkeys(kernel.name.partition("(")[0][:60] for evidence in found for kernel in evidence.kernels)
+    shown = ", ".join(list(names)[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+    types = sorted({name for evidence in found for name in evidence.tensor_ops})
+    proof = (
+        f"tensor cores multiplied {', '.join(types) or 'nothing'}"
+        if found[0].proof == "counters"
+        else f"unproven: {found[0].note}"
+    )
+    return f"launched {shown or 'nothing that was seen'}; {proof}"
+
+
+def _time(shape: TimedShape) -> tuple[str, ...]:
+    low_s, high_s = shape.ci95
+    return words(shape.shape), f"{shape.measured_s * 1e6:.1f} us", f"± {(high_s - low_s) / 2 / shape.measured_s:.1%}"
+
+
+def show_attainable(found: Attainable, hardware: Hardware) -> None:
+    """What a GPU attains beside its datasheet."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("quantity", no_wrap=True)
+    for header in ("measured", "datasheet", "share"):
+        table.add_column(header, justify="right", no_wrap=True)
+    bandwidth = hardware.bandwidth_gb_s
+    rows = [("copy", found.copy_gb_s, bandwidth, "GB/s"), ("read", found.read_gb_s, bandwidth, "GB/s")]
+    for rate, value in found.tflops.items():
+        rows.append((f"{rate} product", value, hardware.tflops.get(rate), "TOP/s" if rate == "int8" else "TFLOP/s"))
+    for quantity, value, figure, unit in rows:
+        datasheet = (f"{figure.value:g} {unit}", f"{value / figure.value:.1%}") if figure else ("", "")
+        table.add_row(quantity, f"{value:.0f} {unit}", *datasheet)
+    table.add_row("kernel after kernel", f"{found.launch_s * 1e6:.2f} us", "", "")
+    people.print(table)
+
+
+def words(shape: Mapping[str, int]) -> str:
+    """A shape on one line."""
+    return safe(" ".join(f"{name}={size}" for name, size in shape.items()))

@@ -1,0 +1,1 @@
+"""Programs that the doctor runs outside arena's own interpreter; they import nothing of arena."""

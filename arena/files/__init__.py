@@ -1,0 +1,1 @@
+"""Reads and writes files strictly: YAML and JSON records, JSON lines, plain text."""

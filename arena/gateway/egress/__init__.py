@@ -1,0 +1,1 @@
+"""The egress proxy: lets an agent reach an allowlist of hosts, and logs every request."""

@@ -1,0 +1,169 @@
+"""The allow proxy: CONNECT to a list of names and nothing else, on a unix socket, outside every sandbox.
+
+It sees the name that the client says and then encrypted bytes. Where many owners share one server (a large content network),
+a client inside the encryption can ask that server for another owner's name: allow no host that is shared with strangers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from arena.gateway.egress.log import Entry, Log, opened
+from arena.gateway.egress.rules import Reach, Rule, check, public, reachable, requested
+from arena.gateway.refusal import Refusal, Target
+from arena.gateway.unix_server import accept, serving
+
+HEAD_BYTES = 1 << 13
+HEAD_S = 5.0
+CONNECT_S = 15.0
+CHUNK_BYTES = 1 << 16
+SAID = 300
+"""Characters of an unexpected error that the session's record gets."""
+REASONS = {200: "Connection established", 400: "Bad Request", 403: "Forbidden", 405: "Method Not Allowed", 502: "Bad Gateway"}
+
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    """Addresses of a name, by the system; OSError when it has none."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+@contextmanager
+def serve(
+    path: Path, rules: Sequence[Rule], log: Path, *, reach: Reach = public, resolve: Resolver = resolve
+) -> Iterator[Sequence[str]]:
+    """Serve on a new socket `path` for the length of the block; one JSON line a request is appended to `log`.
+
+    What goes wrong meanwhile is told by the sequence, complete when the block has been left. Every user may connect: the
+    folder that holds the socket says who can get there. OSError when it cannot begin.
+    """
+    with opened(log) as kept:
+        proxy = _Proxy(tuple(rules), reach, resolve, kept)
+        with serving(path, lambda listener: accept(listener, proxy.handle, proxy.failed)):
+            yield kept.troubles
+
+
+@dataclass
+class _Proxy:
+    rules: tuple[Rule, ...]
+    reach: Reach
+    resolve: Resolver
+    log: Log
+
+    def failed(self, error: BaseException) -> None:
+        """A connection's task ended by an exception."""
+        self.log.trouble("a connection", f"a connection of the allow proxy failed, a bug of arena: {repr(error)[:SAID]}")
+
+    async def handle(self, client: socket.socket) -> None:
+        """One connection from its request to its log line."""
+        began_s = time.monotonic()
+        entry = Entry(datetime.now(UTC).isoformat(timespec="milliseconds"))
+        reader, writer = await asyncio.open_connection(sock=client, limit=HEAD_BYTES)
+        writer.transport.set_write_buffer_limits(0)  # `drain` then means that the kernel has it all
+        try:
+            await self.answer(entry, reader, writer)
+        except asyncio.CancelledError:
+            entry.reason = "the session ended"
+            raise
+        except OSError as error:  # the client is gone, or one side was reset
+            entry.reason = entry.reason or f"broken off: {error.strerror or error}"
+        finally:
+            writer.transport.abort()
+            entry.seconds = round(time.monotonic() - began_s, 3)
+            self.log.note(entry)
+
+    async def answer(self, entry: Entry, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a request, or say why not."""
+        try:
+            target = requested(await _head(reader))
+            entry.host, entry.port = target
+            check(target, self.rules)
+            upstream = await self.connect(target, entry)
+        except Refusal as refusal:
+            entry.status, entry.reason = refusal.status, refusal.reason
+            if refusal.target:
+                entry.host, entry.port = refusal.target
+            body = f"{refusal.reason}\n".encode()
+            head = f"Content-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+            writer.write(f"HTTP/1.1 {refusal.status} {REASONS[refusal.status]}\r\n{head}\r\n".encode() + body)
+            await writer.drain()
+            return
+        entry.verdict, entry.status = "allowed", 200
+        try:
+            writer.write(f"HTTP/1.1 200 {REASONS[200]}\r\n\r\n".encode())
+            await _tunnel(entry, reader, writer, *upstream)
+        finally:
+            upstream[1].transport.abort()
+
+    async def connect(self, target: Target, entry: Entry) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To an address that was checked: the name is not looked up again. Refusal 403 or 502."""
+        reason = "no address"
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                found = reachable(await self.resolve(*target), target, self.reach)
+                for address in found:
+                    entry.address = address
+                    try:
+                        return await asyncio.open_connection(address, target.port)
+                    except OSError as error:
+                        reason = error.strerror or str(error)
+        except TimeoutError:
+            reason = f"no answer within {CONNECT_S:.0f} s"
+        except OSError as error:  # the resolver's
+            reason = error.strerror or str(error)
+        entry.verdict = "failed"
+        raise Refusal(502, f"cannot reach {target.host}:{target.port}: {reason}", target)
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    """Everything before the empty line. Refusal 400."""
+    try:
+        async with asyncio.timeout(HEAD_S):
+            return (await reader.readuntil(b"\r\n\r\n"))[:-4]
+    except asyncio.LimitOverrunError:
+        raise Refusal(400, f"the request head is larger than {HEAD_BYTES} bytes") from None
+    except asyncio.IncompleteReadError:
+        raise Refusal(400, "the request head has no end") from None
+    except TimeoutError:
+        raise Refusal(400, f"no whole request head within {HEAD_S:.0f} s") from None
+
+
+async def _tunnel(
+    entry: Entry,
+    from_box: asyncio.StreamReader,
+    to_box: asyncio.StreamWriter,
+    from_host: asyncio.StreamReader,
+    to_host: asyncio.StreamWriter,
+) -> None:
+    """Bytes both ways until both have ended; when one side breaks, so does the other. OSError."""
+
+    def up(count: int) -> None:
+        entry.up_bytes += count
+
+    def down(count: int) -> None:
+        entry.down_bytes += count
+
+    to_host.transport.set_write_buffer_limits(0)
+    try:
+        async with asyncio.TaskGroup() as ways:
+            ways.create_task(_pump(from_box, to_host, up))
+            ways.create_task(_pump(from_host, to_box, down))
+    except ExceptionGroup as errors:  # not `except*`: Python before 3.11.4 wraps what is raised in it in a group again
+        raise errors.exceptions[0] from None
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: Callable[[int], None]) -> None:
+    while data := await reader.read(CHUNK_BYTES):
+        writer.write(data)
+        await writer.drain()
+        count(len(data))
+    writer.write_eof()

@@ -1,0 +1,109 @@
+"""The way to the provider: one pool of connections, TLS verified, no redirects, no cookies, no retries.
+
+A proxy of the environment ($HTTPS_PROXY, $NO_PROXY) is used, as it may be the only way out of a company, but never for an
+address of this machine. aiohttp's own `trust_env` would also look for passwords in ~/.netrc.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from arena.errors import UsageError
+from arena.gateway.refusal import Refusal
+
+CONNECTIONS = 16
+CONNECT_S = 30.0
+IDLE_S = 600.0
+"""Without a byte in the middle of an answer."""
+STREAM_HEAD_S, WHOLE_HEAD_S = 120.0, 600.0
+"""Until an answer begins. One that is no stream begins when it is complete."""
+HEAD_BYTES = 1 << 16
+LEFT_OUT = ("User-Agent", "Accept", "Content-Type")
+"""Headers that aiohttp would add."""
+
+
+class Proxy(NamedTuple):
+    """One of the environment's."""
+
+    url: URL
+    headers: dict[str, str]
+    """What it wants to know of us, which must not stand in its address: errors tell that."""
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """How to get there."""
+
+    session: aiohttp.ClientSession
+    proxy: Proxy | None
+
+
+def trusted(authorities: Path | None) -> ssl.SSLContext:
+    """The system's certificate authorities, and those of the file. UsageError."""
+    context = ssl.create_default_context()
+    if authorities is not None:
+        try:
+            context.load_verify_locations(cafile=authorities)
+        except OSError as error:  # ssl.SSLError is one too
+            raise UsageError(f"{authorities}: no certificate authorities can be read from it: {error.strerror}") from None
+    return context
+
+
+def proxy(base_url: str) -> Proxy | None:
+    """The environment's proxy for that address. UsageError."""
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    found = urllib.request.getproxies().get(parts.scheme)
+    if not found or _own(host) or urllib.request.proxy_bypass(host):
+        return None
+    try:
+        url = URL(found if "://" in found else f"http://{found}")
+    except ValueError:
+        raise UsageError(f"{parts.scheme}_proxy: is no address of a proxy, such as http://proxy.example.org:3128") from None
+    known = {} if url.user is None else {"Authorization": aiohttp.encode_basic_auth(url.user, url.password or "")}
+    return Proxy(url.with_user(None), known)
+
+
+def pool(context: ssl.SSLContext) -> aiohttp.ClientSession:
+    """Connections for one run. Call it in the loop that will use it."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=context),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        skip_auto_headers=LEFT_OUT,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=IDLE_S),
+        max_line_size=HEAD_BYTES,
+        max_field_size=HEAD_BYTES,
+    )
+
+
+def checked(answer: aiohttp.ClientResponse) -> None:
+    """Refusal 502 for an answer that cannot be passed on."""
+    if not 200 <= answer.status < 600 or 300 <= answer.status < 400:
+        raise Refusal(502, f"the provider answered with status {answer.status}, and redirects are not followed")
+    if answer.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        raise Refusal(502, "the provider packed its answer, though it was told not to: it could not be metered")
+
+
+def headed(pairs: list[tuple[str, str]]) -> CIMultiDict[str]:
+    """Headers as aiohttp takes them."""
+    return CIMultiDict(pairs)
+
+
+def _own(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""The device under test: its memory, its state, and what it attains."""

@@ -1,0 +1,120 @@
+"""What this machine's processor can do, measured: the ceilings of hardware `cpu`.
+
+One core, since a CPU score is taken on one core. The best of many tries is kept, because a ceiling that a slow
+moment lowered would let a kernel look better than it is. Cached per processor and method; `arena calibrate` measures anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from arena import paths
+from arena.errors import DataError
+from arena.files import documents
+from arena.schema import Rate, Record
+from arena.system.machine import processor
+
+METHOD = 2
+"""Part of the cache's name: raise it when the way of measuring changes."""
+WORKING_SETS_MIB = (16, 32, 64)
+"""About what the sets of one window occupy: bandwidth is that of the memory a timed call really reads."""
+TRIES = 40
+MOST_S = 2.0
+"""No further try after so long. Where a processor has no bf16 instructions, one bf16 product takes more than a second."""
+GEMM_SIZE = 1024
+
+
+class Calibration(Record):
+    """Measured ceilings of one processor core."""
+
+    method: int
+    device: str
+    torch: str
+    measured_at: datetime
+    bandwidth_gb_s: float
+    """Best of reading (sum) and copying (read and write counted), GB/s (1e9)."""
+    tflops: dict[Rate, float]
+    """Best square matrix product of such numbers by any arithmetic that holds them exactly, TFLOP/s (1e12)."""
+
+
+def cpu(*, fresh: bool = False) -> Calibration:
+    """The cached calibration of this processor, measured first when there is none or `fresh` is asked for."""
+    path = _cache_file()
+    if not fresh and path.is_file():
+        try:
+            return documents.read_json(path, Calibration)
+        except DataError:
+            pass  # a damaged cache is measured again and overwritten
+    with one_core():
+        fp32 = _gemm_tflops(torch.float32)
+        found = Calibration(
+            method=METHOD,
+            device=processor(),
+            torch=torch.__version__,
+            measured_at=datetime.now(UTC),
+            bandwidth_gb_s=max(_bandwidth_gb_s(mib) for mib in WORKING_SETS_MIB),
+            # On many processors bf16 is slower than fp32, as which it can be computed too: a kernel that does so is no wonder.
+            tflops={"fp32": fp32, "bf16": max(fp32, _gemm_tflops(torch.bfloat16))},
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    documents.write_json(path, found.model_dump(mode="json"))
+    return found
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Run this process on one core with one thread."""
+    cpus, threads = os.sched_getaffinity(0), torch.get_num_threads()
+    os.sched_setaffinity(0, {max(cpus)})
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cpus)
+        torch.set_num_threads(threads)
+
+
+def copy_gb_s() -> float:
+    """One quick look at the copy rate: the anchor that says whether the machine is as fast as it was."""
+    source = torch.ones(WORKING_SETS_MIB[0] << 18)
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / _best_s(lambda: target.copy_(source), tries=10) / 1e9
+
+
+def _bandwidth_gb_s(mib: int) -> float:
+    source = torch.ones(mib << 18)
+    half = source.numel() // 2
+    reading = source.nbytes / _best_s(lambda: source.sum())
+    copying = source.nbytes / _best_s(lambda: source[:half].copy_(source[half:]))
+    return max(reading, copying) / 1e9
+
+
+def _gemm_tflops(dtype: torch.dtype) -> float:
+    matrix = torch.randn(GEMM_SIZE, GEMM_SIZE, generator=torch.Generator().manual_seed(0)).to(dtype)
+    return 2 * GEMM_SIZE**3 / _best_s(lambda: matrix @ matrix) / 1e12
+
+
+def _best_s(call: Callable[[], object], tries: int = TRIES) -> float:
+    call()
+    best, spent = float("inf"), 0.0
+    for _ in range(tries):
+        begin = time.perf_counter()
+        call()
+        took_s = time.perf_counter() - begin
+        best, spent = min(best, took_s), spent + took_s
+        if spent > MOST_S:
+            break
+    return best
+
+
+def _cache_file() -> Path:
+    key = f"{METHOD}|{processor()}|{os.cpu_count()}|{torch.__version__}"
+    return paths.cache() / "calibration" / f"cpu-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"

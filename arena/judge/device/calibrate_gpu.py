@@ -1,0 +1,166 @@
+"""What one GPU attains, measured: shown beside the datasheet's peaks, which alone divide a score.
+
+A share of the peak is out of everybody's reach: DRAM refreshes, and tensor cores on random data draw more power than the board
+may. The best of many tries is kept, since what was reached once can be reached. Cached per GPU (UUID) and method. Clocks are
+taken as they are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from arena import paths
+from arena.errors import DataError, JudgeError
+from arena.files import documents
+from arena.judge.device import nvml
+from arena.judge.device.products import GEMMS, Gemm, Product, fp32_as, matrix
+from arena.schema import Attainable, Rate
+
+METHOD = 1
+"""Raise it when the way of measuring changes: what was measured in another way is not known any more."""
+BUFFERS_GIB = (2, 4, 8)
+"""Each many times the last cache (60 to 130 MB), of which at most that share could be read again without DRAM."""
+COLUMNS = 8192
+CALLS, TRIES = 5, 12
+"""Calls between two events, which would cost a part of a single call's time, and how often so."""
+TRIES_S = 1.0
+"""No further try after this long: where fp64 has no tensor cores, one product takes 0.1 s."""
+LAUNCHES = 1000
+
+
+def calibrate(index: int) -> Attainable:
+    """What GPU number `index` attains, measured and kept."""
+    uuid = _uuid(index)
+    found = measure(index)
+    path = _cache_file(uuid)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    documents.write_json(path, found.model_dump(mode="json"))
+    return found
+
+
+def known(uuid: str) -> Attainable | None:
+    """What was measured of that GPU; None when nothing was, when it was by another method, or when the file is damaged."""
+    path = _cache_file(uuid)
+    if not path.is_file():
+        return None
+    try:
+        found = documents.read_json(path, Attainable)
+    except DataError:
+        return None  # `arena calibrate` writes it anew, and a score does without
+    return found if found.method == METHOD else None
+
+
+def measure(index: int) -> Attainable:
+    """Measure GPU number `index` as CUDA counts, in a few seconds. JudgeError when its memory is taken."""
+    with nvml.opened(_uuid(index)) as gpu:
+        driver = gpu.driver() if gpu is not None else nvml.UNKNOWN
+    with torch.cuda.device(index):
+        # Matrix products first: a GPU that was idle is at full clocks after them.
+        tflops = _tflops()
+        copy_gb_s, read_gb_s = _bandwidth_gb_s()
+        return Attainable(
+            method=METHOD,
+            measured_at=datetime.now(UTC),
+            torch=torch.__version__,
+            driver=driver,
+            copy_gb_s=copy_gb_s,
+            read_gb_s=read_gb_s,
+            tflops=tflops,
+            launch_s=_launch_s(),
+        )
+
+
+def _bandwidth_gb_s() -> tuple[float, float]:
+    """(copying with read and write counted, reading), GB/s; the best of several sizes, and of several kernels that read."""
+    torch.cuda.empty_cache()
+    free_bytes = torch.cuda.mem_get_info()[0]
+    sizes = [gib for gib in BUFFERS_GIB if 2 * (gib << 30) < 0.9 * free_bytes]
+    if not sizes:
+        raise JudgeError(
+            f"only {free_bytes / 1e9:.1f} GB of the GPU's memory are free, and calibrating takes {2.4 * BUFFERS_GIB[0]:.0f}: "
+            "end what holds it (nvidia-smi shows who)"
+        )
+    source = torch.rand(max(sizes) << 28, device="cuda")
+    target = torch.empty_like(source)
+    vector = torch.rand(COLUMNS, device="cuda")
+    copying = reading = 0.0
+    for gib in sizes:
+        a, b = source[: gib << 28], target[: gib << 28]
+        rows = a.view(-1, COLUMNS)
+        readers: tuple[Product, ...] = (a.sum, a.amax, partial(rows.sum, 1), partial(rows.mv, vector))
+        copying = max(copying, 2 * a.nbytes / _best_s(partial(b.copy_, a)) / 1e9)
+        reading = max(reading, *(a.nbytes / _best_s(read) / 1e9 for read in readers))
+    return copying, reading
+
+
+def _tflops() -> dict[Rate, float]:
+    """TFLOP/s of the best product of each arithmetic that this device and this torch can multiply in."""
+    found: dict[Rate, float] = {}
+    for rate, gemm in GEMMS.items():
+        with fp32_as("tf32" if rate == "tf32" else "ieee"):
+            seconds = [taken for product in _products(gemm) if (taken := _tried_s(product)) is not None]
+        if seconds:
+            found[rate] = 2 * gemm.size**3 / min(seconds) / 1e12
+    return found
+
+
+def _products(gemm: Gemm) -> Sequence[Product]:
+    try:
+        return gemm.ways(matrix(gemm, 0, "cuda"), matrix(gemm, 1, "cuda"))
+    except (RuntimeError, AttributeError):  # a type that this device cannot hold, a function that this torch has not
+        return ()
+
+
+def _tried_s(product: Product) -> float | None:
+    """Seconds for the product; None where it is refused, as fp8 is before compute capability 8.9."""
+    try:
+        return _best_s(product)
+    except (RuntimeError, ValueError, AttributeError):
+        return None
+
+
+def _launch_s() -> float:
+    """Seconds from one empty kernel to the next, without what starting a graph costs."""
+    torch.cuda._sleep(0)
+    long_s, short_s = _best_s(_graph(2 * LAUNCHES).replay), _best_s(_graph(LAUNCHES).replay)
+    return (long_s - short_s) / LAUNCHES
+
+
+def _graph(kernels: int) -> torch.cuda.CUDAGraph:
+    """So many kernels that do nothing, one after the other."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(kernels):
+            torch.cuda._sleep(0)
+    return graph
+
+
+def _best_s(call: Callable[[], object]) -> float:
+    """Seconds of one call among several back to back, the best of many tries, by the device's clock."""
+    best_ms, until_s = float("inf"), time.monotonic() + TRIES_S
+    for _ in range(TRIES):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        call()  # keeps the device busy while the host puts the rest in line; the first time, it also loads the kernel
+        begin.record()
+        for _ in range(CALLS):
+            call()
+        end.record()
+        end.synchronize()
+        best_ms = min(best_ms, float(begin.elapsed_time(end)))
+        if time.monotonic() > until_s:
+            break
+    return best_ms / CALLS / 1e3
+
+
+def _uuid(index: int) -> str:
+    return f"GPU-{torch.cuda.get_device_properties(index).uuid}"
+
+
+def _cache_file(uuid: str) -> Path:
+    return paths.cache() / "calibration" / f"gpu-{uuid.removeprefix('GPU-')}.json"

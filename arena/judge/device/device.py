@@ -1,0 +1,31 @@
+"""Where a score is taken: the device, its memory, its state before and after, and what the worker may use of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from arena.judge.device.memory import Memory
+from arena.judge.sampling import Sampling
+from arena.schema import Device
+
+
+@dataclass(frozen=True)
+class OpenDevice:
+    """One device, ready to be measured on."""
+
+    device: Device
+    memory: Memory
+    plan: Sampling
+    conditions: Callable[[], dict[str, str]]
+    """The device's state right now; taken before and after."""
+    anchor_gb_s: Callable[[], float]
+    """How fast a trusted copy runs right now, GB/s."""
+    cpus: frozenset[int] | None = None
+    """Processors that a worker may use; None for all."""
+    gpu: int | None = None
+    """Number of the GPU's device node."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment of the workers."""
+    counting: Callable[[], tuple[str, ...] | str] = lambda: "this hardware has no counters that the judge knows how to read"
+    """The command line around a worker that reads hardware counters, or why there is none. To ask takes seconds."""

@@ -1,0 +1,112 @@
+"""A GPU as a bench: is it the one asked for, is it ours alone, and in what state is it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+
+from arena.errors import JudgeError
+from arena.judge import counters
+from arena.judge.device import calibrate_gpu, nvml
+from arena.judge.device.device import OpenDevice
+from arena.judge.sampling import GPU, Sampling
+from arena.schema import Device, Hardware, Rate
+
+ENV = {"TRITON_CACHE_DIR": "/tmp/triton", "TORCH_EXTENSIONS_DIR": "/tmp/extensions", "CUDA_CACHE_PATH": "/tmp/cuda"}
+"""Compilers' caches on the box's own /tmp: empty for each worker, so that nothing is handed from one to the next."""
+ANCHOR_BYTES, ANCHOR_COPIES = 256_000_000, 400
+ANCHOR_WARM_UP = 1500
+"""Copies before the first that counts, some 0.2 s: an idle GPU has slowed its clocks down and takes that long to raise them."""
+TIMES_THE_CACHE = 3
+
+
+@contextmanager
+def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[OpenDevice]:
+    """GPU number `index` as CUDA counts; JudgeError when it is not that hardware, is absent, or in use and not to be `shared`."""
+    if not torch.cuda.is_available():
+        raise JudgeError(
+            f"torch finds no GPU here, and {hardware.title} was asked for; score on --hardware cpu, or see `arena doctor`"
+        )
+    if index >= torch.cuda.device_count():
+        raise JudgeError(f"there is no GPU {index}: torch counts {torch.cuda.device_count()} from 0")
+    torch.cuda.set_device(index)
+    found = torch.cuda.get_device_properties(index)
+    if found.name not in hardware.device_names:
+        raise JudgeError(
+            f"GPU {index} is {found.name!r}, not {hardware.title} ({', '.join(hardware.device_names)}): name its own hardware"
+        )
+    try:
+        from arena.judge.device.gpu_memory import CudaMemory
+    except ModuleNotFoundError as missing:
+        raise JudgeError(
+            f"{missing.name} is not installed, and GPU buffers need it: pip install -e '.[gpu]' in arena's checkout"
+        ) from None
+    uuid = f"GPU-{found.uuid}"
+    with nvml.opened(uuid) as gpu:
+        if gpu is not None and not shared and (strangers := gpu.strangers()):
+            pids = ", ".join(map(str, strangers))
+            raise JudgeError(
+                f"other processes compute on GPU {index} (pid {pids}); a score needs it alone: end them or choose another GPU"
+            )
+        minor = gpu.minor() if gpu is not None else None
+        yield OpenDevice(
+            device=_device(hardware, found.name, uuid, gpu),
+            memory=CudaMemory(index),
+            plan=_plan(index),
+            conditions=lambda: _conditions(gpu),
+            anchor_gb_s=Anchor(index).gb_s,
+            gpu=index if minor is None else minor,
+            env=ENV,
+            counting=counters.command,
+        )
+
+
+def _device(hardware: Hardware, name: str, uuid: str, gpu: nvml.Gpu | None) -> Device:
+    """The device, the vendor's ceilings for it, and what `arena calibrate` found of it."""
+    if hardware.bandwidth_gb_s is None:
+        raise JudgeError(f"{hardware.name}.yaml gives no bandwidth")
+    tflops: dict[Rate, float] = {rate: figure.value for rate, figure in hardware.tflops.items()}
+    return Device(
+        name=name,
+        uuid=uuid,
+        driver=gpu.driver() if gpu is not None else nvml.UNKNOWN,
+        bandwidth_gb_s=hardware.bandwidth_gb_s.value,
+        tflops=tflops,
+        ceilings="datasheet",
+        attainable=calibrate_gpu.known(uuid),
+    )
+
+
+def _conditions(gpu: nvml.Gpu | None) -> dict[str, str]:
+    """The GPU's state right now."""
+    return gpu.conditions() if gpu is not None else {"nvml": nvml.UNKNOWN}
+
+
+class Anchor:
+    """A trusted copy between buffers of its own, always the same ones: its rate moves only when the device does."""
+
+    def __init__(self, index: int) -> None:
+        self._source = torch.zeros(ANCHOR_BYTES, dtype=torch.uint8, device=f"cuda:{index}")
+        self._target = torch.empty_like(self._source)
+
+    def gb_s(self) -> float:
+        """Best of many, read and write counted, GB/s (1e9)."""
+        for _ in range(ANCHOR_WARM_UP):
+            self._target.copy_(self._source)
+        times_ms = []
+        for _ in range(ANCHOR_COPIES):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            self._target.copy_(self._source)
+            end.record()
+            end.synchronize()
+            times_ms.append(float(begin.elapsed_time(end)))
+        return 2 * ANCHOR_BYTES / min(times_ms) / 1e6
+
+
+def _plan(index: int) -> Sampling:
+    """The published effort; the inputs of a window are several times as large as the device's last cache."""
+    return replace(GPU, cold_bytes=TIMES_THE_CACHE * torch.cuda.get_device_properties(index).L2_cache_size)

@@ -1,0 +1,77 @@
+"""What a Docker engine is told of a box, as its API calls things: plain data, and nothing that the box may keep secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena.sandboxes import SandboxSpec
+from arena.sandboxes.bwrap.start import rlimits
+from arena.sandboxes.docker.engine import OWNER
+from arena.sandboxes.docker.plan import Bind, Plan, image
+from arena.sandboxes.python_env import Runtime
+from arena.system.tempdirs import owner
+
+ENTER_INSIDE = "/run/arena/enter.py"
+IMAGE = "arena-box"
+
+
+class User(NamedTuple):
+    """Who a box is, outside as well as inside."""
+
+    uid: int
+    gid: int
+
+
+def staged(binds: Iterable[Bind], folder: Path) -> list[dict[str, Any]]:
+    """The engine's mounts; bytes become files of the folder."""
+    mounts = []
+    for index, bind in enumerate(binds):
+        source = bind.source
+        if isinstance(source, bytes):
+            path = folder / str(index)
+            path.write_bytes(source)
+            path.chmod(bind.mode)
+            source = path
+        mounts.append({"Type": "bind", "Source": str(source), "Target": bind.target, "ReadOnly": bind.read_only})
+    return mounts
+
+
+def configuration(box: SandboxSpec, made: Plan, runtime: Runtime, user: User, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the Docker API calls the container's configuration. The engine's own filter stays on: no seccomp option is given."""
+    limits = box.limits
+    bounds = rlimits(box, None)
+    return {
+        "Image": f"{IMAGE}:{image(made)[0]}",
+        "Entrypoint": [runtime.python, "-I", "-S", ENTER_INSIDE],
+        "Env": [f"LD_LIBRARY_PATH={runtime.library_path}"] if runtime.library_path else [],  # the rest comes over the socket
+        "User": f"{user.uid}:{user.gid}",
+        "Hostname": made.hostname,
+        "Labels": {OWNER: owner()},
+        "HostConfig": {
+            "NetworkMode": "none" if made.own_network else "host",
+            "IpcMode": "private",
+            "CgroupnsMode": "private",
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges:true"],
+            "Init": False,
+            "PidsLimit": limits.processes,
+            "Memory": limits.memory_bytes or 0,
+            "MemorySwap": limits.memory_bytes or 0,  # memory and swap together: no swap
+            "NanoCpus": int((limits.cpus or 0) * 1e9),
+            "CpusetCpus": ",".join(map(str, sorted(box.cpus or ()))),
+            "OomScoreAdj": 1000,
+            "Ulimits": [
+                {"Name": name.removeprefix("RLIMIT_").lower(), "Soft": value, "Hard": value} for name, value in bounds.items()
+            ],
+            "Mounts": mounts,
+            "Tmpfs": dict(made.tmpfs),
+            "Devices": [
+                {"PathOnHost": str(path), "PathInContainer": str(path), "CgroupPermissions": "rw"} for path in made.devices
+            ],
+            # Only what enter.py says when it fails; the command's streams are pipes of arena's.
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "64k"}},
+        },
+    }

@@ -1,0 +1,91 @@
+"""What every backend does around a box: its folder and bounds before the start, its end, and what it met and left."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from arena.errors import SandboxError
+from arena.sandboxes import MIB, SandboxSpec, cgroup, workspace_mount
+from arena.sandboxes.host import connectable
+from arena.sandboxes.running import Live
+from arena.sandboxes.watchdog import Watch, resident
+from arena.sandboxes.workspace_mount import Shelf
+from arena.system import process
+
+Look = Callable[[Live], str]
+
+
+def settled(box: SandboxSpec) -> SandboxSpec:
+    """The box with its workspace's real path, once that folder and its bridges' sockets are known to be there. SandboxError."""
+    connectable(box.bridges.values())
+    if box.workspace is None:
+        return box
+    if not box.workspace.is_dir():
+        raise SandboxError(f"the workspace {box.workspace} is not a folder")
+    return replace(box, workspace=box.workspace.resolve())
+
+
+def in_bounds(box: SandboxSpec, uid: int | None, stack: ExitStack) -> Shelf | None:
+    """Memory in the place of the workspace where that is to be bounded and can be; else the folder itself, given to the user."""
+    if box.workspace is None or uid is None:
+        return None
+    if workspace_mount.said(box.limits):
+        with contextlib.suppress(OSError):
+            return stack.enter_context(workspace_mount.shelf(box.workspace, box.limits, uid))
+    give(box.workspace, uid)
+    return None
+
+
+def looks_at(box: SandboxSpec, group: cgroup.Group, shelf: Shelf | None) -> tuple[list[Look], dict[str, str]]:
+    """What has to be looked at while the box runs, and which limits that and the workspace's own memory hold, in words."""
+    limits = box.limits
+    looks: list[Look] = []
+    watched: dict[str, str] = {}
+    if limits.memory_bytes is not None and "memory" not in group.in_force:
+        bound = limits.memory_bytes
+        looks.append(lambda live: resident(live.pid, bound))
+        watched["memory"] = f"ended above {bound // MIB} MiB held by processes"
+    elif "memory" in group.in_force and box.kind == "agent":
+        # Version 2 ends the whole box. Version 1 ends one process, which frees nothing of a full /tmp: the next one follows.
+        looks.append(lambda _: "; ".join(group.hits()) if group.killed() else "")
+    if shelf is not None:
+        watched["workspace"] = f"tmpfs {workspace_mount.said(limits)}"
+    elif box.workspace is not None and workspace_mount.said(limits):
+        look = workspace_mount.watched(box.workspace, limits)
+        looks.append(lambda _: look())
+        watched["workspace"] = f"ended above {workspace_mount.said(limits)}"
+    return looks, watched
+
+
+@contextmanager
+def until_empty(live: Live, looks: Sequence[Look], met: Callable[[], list[str]], shelf: Shelf | None) -> Iterator[Live]:
+    """The box until its end, which is proven; then what it has met, by `met` or by a look, and its workspace brought home."""
+    watch = Watch(live.kill, [partial(look, live) for look in looks])
+
+    def tell() -> None:
+        live.exceeded = tuple(met() or ([watch.found] if watch.found else []))
+
+    def keep() -> None:
+        if shelf is not None and live.empty:  # else somebody may still write in it
+            live.lost = shelf.bring_home()
+
+    with ExitStack() as last:  # from below: whatever goes wrong in one, the others follow, and an agent's work is kept
+        last.callback(keep)
+        last.callback(tell)
+        last.callback(live.close)
+        last.callback(watch.stop)
+        last.callback(live.kill)
+        last.callback(met)  # an engine takes its groups away with the container
+        yield live
+
+
+def give(workspace: Path, uid: int) -> None:
+    """Make a folder and all in it that user's. `chown` copes with trees too deep for Python and follows no link."""
+    done = process.run(["chown", "-R", "-h", f"{uid}:{uid}", "--", str(workspace)], limit_s=120)
+    if done.returncode:
+        raise SandboxError(f"cannot hand {workspace} to user {uid}: {done.stderr.decode(errors='replace').strip()}")

@@ -1,0 +1,56 @@
+"""What a box may use on this machine: the defaults of limits.yaml, and what a harness asks for instead."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Literal
+
+from arena import schema
+from arena.errors import UsageError
+from arena.files.documents import read_yaml
+from arena.sandboxes import MIB, Limits
+from arena.sandboxes.hierarchy import machine_bytes
+
+DEFAULTS = Path(__file__).with_name("limits.yaml")
+PID_MAX = Path("/proc/sys/kernel/pid_max")
+
+
+def limits_for(kind: Literal["agent", "worker"], own: schema.Limits | None = None) -> Limits:
+    """Limits of a box of that kind; `own` replaces single ones. UsageError when this machine has less than one of them."""
+    defaults = _defaults()
+    given = (defaults.agent if kind == "agent" else defaults.worker).replaced(own)
+    return in_bytes(given, machine_bytes(), len(os.sched_getaffinity(0)), int(PID_MAX.read_text()))
+
+
+def in_bytes(given: schema.Limits, machine_bytes: int, cores: int, pids: int) -> Limits:
+    """The same in bytes, on a machine with that much memory, that many processors and process ids."""
+    for name, asked, there, unit in (
+        ("memory_mib", given.memory_mib, machine_bytes // MIB, "MiB of memory"),
+        ("cpus", given.cpus, cores, "processors"),
+        ("processes", given.processes, pids, "process ids"),
+    ):
+        if asked is not None and asked > there:
+            raise UsageError(f"limits.{name}: {asked:g} would limit nothing, this machine has {there} {unit}; ask for less")
+    shares = [int(given.memory_fraction * machine_bytes)] if given.memory_fraction is not None else []
+    memory_bytes = min([*shares, *([given.memory_mib * MIB] if given.memory_mib is not None else [])], default=None)
+    workspace_bytes = None if given.workspace_mib is None else given.workspace_mib * MIB
+    if workspace_bytes is not None and memory_bytes is not None:
+        workspace_bytes = min(workspace_bytes, memory_bytes)  # it may be made of memory
+    sizes = {"tmp": given.tmp_mib, "home": given.home_mib, "shm": given.shm_mib, "file": given.file_mib}
+    counts = {"open_files": given.open_files, "processes": given.processes}
+    named = {f"{name}_bytes": mib * MIB for name, mib in sizes.items() if mib is not None}
+    return Limits(
+        **named,
+        **{name: count for name, count in counts.items() if count is not None},
+        memory_bytes=memory_bytes,
+        cpus=given.cpus,
+        workspace_bytes=workspace_bytes,
+        workspace_files=given.workspace_files,
+    )
+
+
+@functools.cache
+def _defaults() -> schema.DefaultLimits:
+    return read_yaml(DEFAULTS, schema.DefaultLimits)

@@ -1,0 +1,79 @@
+"""Finding the agents' own programs."""
+
+import json
+
+import pytest
+
+from arena.agents import install
+from arena.errors import UsageError
+from arena.schema import Harness
+
+
+def harness(**cli):
+    cli = {"packages": ["@some/tool@2.1.5", "node@24.1.0"], "program": "tool", "versions": ">=2.1,<2.2"} | cli
+    return Harness.model_validate(
+        {"schema_version": 1, "name": "tool", "title": "Tool", "command": ["tool"], "models": {"m": {}}, "cli": cli}
+    )
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARENA_CLI", str(tmp_path))
+    return tmp_path
+
+
+def installed(home, version="2.1.7", started=True, node="24.1.0"):
+    package = home / "tool" / "node_modules" / "@some" / "tool"
+    package.mkdir(parents=True)
+    (package / "package.json").write_text(json.dumps({"version": version}))
+    if node:
+        (home / "tool" / "node_modules" / "node").mkdir()
+        (home / "tool" / "node_modules" / "node" / "package.json").write_text(json.dumps({"version": node}))
+    (home / "tool" / "node_modules" / ".bin").mkdir()
+    if started:
+        (home / "tool" / "node_modules" / ".bin" / "tool").write_text("#!/bin/sh\n")
+
+
+def test_found(home):
+    installed(home)
+    found = install.found(harness())
+    assert (found.package, found.version, found.folder) == ("@some/tool", "2.1.7", home / "tool")
+    assert found.recorded("tool")["sha256"] == "a8076d3d28d21e02012b20eaf7dbf75409a6277134439025f282e368e3305abf"
+
+
+@pytest.mark.parametrize(
+    ("version", "started", "words"),
+    [(None, True, "is not installed in"), ("2.0.9", True, "arena knows >=2.1,<2.2"), ("2.1.7", False, "has no tool")],
+)
+def test_what_does_not_fit_says_what_to_type(home, version, started, words):
+    if version:
+        installed(home, version, started)
+    with pytest.raises(UsageError, match=words) as refused:
+        install.found(harness())
+    typed = f"npm install --prefix {home / 'tool'} --no-fund --no-audit @some/tool@2.1.5 node@24.1.0"
+    assert str(refused.value).endswith(f"install it: {typed}")
+
+
+def test_a_harness_without_a_program(home):
+    assert install.found(harness().model_copy(update={"cli": None})) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "fits"),
+    [("2.1.197", ">=2.1,<2.2", True), ("3.0.0-beta.1", ">=2.1,<4", True), ("2.10.0", "<2.9", False), ("nonsense", ">=0", False)],
+)
+def test_ranges(version, wanted, fits):
+    assert install.fits(version, wanted) is fits
+
+
+@pytest.mark.parametrize(("node", "words"), [(None, "and .* has none"), ("20.0.0", "has 20.0.0")])
+def test_what_the_program_needs_beside_it(home, node, words):
+    installed(home, node=node)
+    with pytest.raises(UsageError, match=f"Tool needs node 24.1.0, (and )?.*{words.removeprefix('and .* ')}"):
+        install.found(harness())
+
+
+@pytest.mark.parametrize("cli", [{"versions": "^2.1"}, {"packages": ["tool"]}, {"packages": ["tool@1 --global"]}])
+def test_a_cli_that_makes_no_sense_is_refused_when_it_is_read(cli):
+    with pytest.raises(ValueError, match="give"):
+        harness(**cli)

@@ -1,0 +1,450 @@
+"""Sessions in the real sandbox, with harnesses that are a shell or Python script: every way an agent may end or misbehave."""
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import command
+import pytest
+from test_workspace import cell, folders, problem
+
+from arena import catalog, paths
+from arena.agents import replay, session
+from arena.agents.snapshots import stored
+from arena.agents.supervisor import Progress, Terms
+from arena.catalog import SelectedModel
+from arena.errors import DataError, UsageError
+from arena.results import run_folder
+from arena.results.run_folder import RunFolder
+from arena.sandboxes import bwrap
+from arena.schema import Harness, Model, Session
+from arena.submission import NoSubmission, collect
+
+pytestmark = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
+
+DONE = """import json; print(json.dumps({"type": "end"}), flush=True)\n"""
+
+
+def agent(*command: str, **given) -> SelectedModel:
+    """A harness whose command line is the agent."""
+    entry = Harness.model_validate(
+        {
+            "schema_version": 1,
+            "name": "fake",
+            "title": "fake",
+            "command": command,
+            "terminal_event": {"type": "end"},
+            "models": {"m": {}},
+        }
+        | given
+    )
+    return SelectedModel(entry, "m", Model(effort="high"), "")
+
+
+def python(program: str, **given) -> SelectedModel:
+    return agent("python", "-c", textwrap.dedent(program), **given)
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    with run_folder.create(cell(), manifest={}, root=tmp_path / "runs") as made:
+        yield made
+        # Python's own removal of a folder ends in RecursionError on what a prankster may leave.
+        made.work.chmod(0o700)
+        subprocess.run(["rm", "-rf", "--one-file-system", str(made.work)], check=True)
+        made.work.mkdir()
+
+
+def play(chosen: SelectedModel, run: RunFolder, **given) -> Session:
+    terms = Terms(given.pop("budget_s", 30), **{name: given.pop(name) for name in ("grace_s", "linger_s") if name in given})
+    return session.play(chosen, run, **{"terms": terms, "sandbox": bwrap, "prompt": "Write a kernel.\n"} | given)
+
+
+def test_complete(run: RunFolder) -> None:
+    said: list[Progress] = []
+    played = play(
+        python(
+            "open('solution.py', 'w').write('x = 1')\nprint('a line')\nprint('[1]')\n"
+            + DONE
+            + "import sys; print('note', file=sys.stderr)"
+        ),
+        run,
+        report=said.append,
+    )
+    assert (played.agent_status, played.exit_code, played.events, played.snapshots) == ("complete", 0, 1, 1)
+    assert (played.overshoot_s, played.network, played.sandbox) == (0.0, "none", "bwrap")
+    assert 0 < played.elapsed_s < 20
+    assert played.limits
+    assert collect(run.work).source == b"x = 1"
+    assert (run.agent / "stdout.jsonl").read_text() == 'a line\n[1]\n{"type": "end"}\n'
+    assert (run.agent / "stderr.log").read_text() == "note\n"
+    assert [event["kind"] for event in run_folder.events(run)] == ["created", "session_started", "session_ended"]
+    assert said[-1].phase == "ended"
+
+
+@pytest.mark.parametrize(
+    ("program", "terminal", "status", "code"),
+    [
+        (DONE + "raise SystemExit(3)", True, "complete", 3),
+        ('print(\'{"type": "other"}\')', True, "crashed", 0),
+        ("open('note', 'w').write('x')", True, "crashed", 0),
+        ("open('note', 'w').write('x')", False, "complete", 0),
+        ('print(\'{"type": "end"}\')', False, "complete", 0),
+        ("print('no event')", True, "no_activity", 0),
+        ("print('no event')", False, "no_activity", 0),
+        ("raise SystemExit(4)", False, "crashed", 4),
+        ("print('{}'); 1 / 0", True, "crashed", 1),
+        ("import os; os.kill(os.getpid(), 9)", True, "crashed", 137),
+    ],
+)
+def test_the_table_of_endings(program: str, terminal: bool, status: str, code: int, run: RunFolder) -> None:
+    played = play(python(program, terminal_event={"type": "end"} if terminal else None), run)
+    assert (played.agent_status, played.exit_code) == (status, code), played.message
+
+
+def test_a_command_that_is_not_there(run: RunFolder) -> None:
+    played = play(agent("no-such-program"), run)
+    assert played.agent_status == "crashed"
+    assert "no-such-program" in played.message
+
+
+def test_the_last_words_of_a_crash_are_told(run: RunFolder) -> None:
+    played = play(python("import sys; sys.exit('\\x1b[31mout of\\tcoffee\\x07')"), run)
+    assert played.message == "the command ended with exit code 1; agent/stderr.log ends: [31mout of coffee"
+
+
+@pytest.mark.parametrize("how", ["stdin", "argument", "file"])
+def test_the_prompt_arrives(how: str, run: RunFolder) -> None:
+    (run.work / "PROMPT.md").write_text("from the file")
+    chosen = agent(
+        "python",
+        "-c",
+        "import json, sys; print(json.dumps([sys.argv[1:], sys.stdin.read()]))",
+        "{model}",
+        "-e={effort}",
+        prompt=how,
+    )
+    play(chosen, run, prompt="Write a {model} kernel.\n")
+    arguments, stdin = json.loads((run.agent / "stdout.jsonl").read_text())
+    assert arguments[:2] == ["m", "-e=high"]
+    assert arguments[2:] == (["Write a {model} kernel.\n"] if how == "argument" else [])
+    assert stdin == ("Write a {model} kernel.\n" if how == "stdin" else "")
+
+
+def test_an_effort_that_nobody_names(run: RunFolder) -> None:
+    chosen = agent("true", "{effort}")._replace(model=Model())
+    with pytest.raises(UsageError, match="model m names none"):
+        play(chosen, run)
+
+
+def test_files_and_environment_of_a_harness(run: RunFolder, tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text("{}")
+    chosen = agent(
+        "sh",
+        "-c",
+        'cat /opt/fake/config; echo "$COLOUR"; touch /opt/fake/config',
+        files={"/opt/fake/config": "settings.json"},
+        env={"COLOUR": "red"},
+    )
+    played = play(chosen, run, harness_folder=tmp_path)
+    assert (run.agent / "stdout.jsonl").read_text() == "{}red\n"
+    assert played.agent_status == "crashed", "the file is read-only"
+
+
+@pytest.mark.timing
+def test_deadline_of_an_agent_that_ignores_sigterm(run: RunFolder) -> None:
+    said: list[Progress] = []
+    chosen = python("import signal, time; signal.signal(15, signal.SIG_IGN); print('{}', flush=True)\nwhile True: time.sleep(1)")
+    began = time.monotonic()
+    played = play(chosen, run, budget_s=2.0, grace_s=0.5, report=said.append)
+    wall_s = time.monotonic() - began
+    assert (played.agent_status, played.exit_code) == ("deadline", None)
+    assert 0.5 <= played.overshoot_s < 0.75
+    assert 2.5 <= played.elapsed_s < 2.75
+    assert wall_s < 10
+    assert {"agent", "stopping", "ended"} <= {progress.phase for progress in said}
+
+
+def test_deadline_of_an_agent_that_listens_to_sigterm(run: RunFolder) -> None:
+    """What it says after the budget's end, even that it is done, does not make it complete."""
+    chosen = python(
+        "import signal, sys, time\n"
+        "def bye(*_):\n"
+        "    print('{\"type\": \"end\"}', flush=True); open('note', 'w').write('saved'); sys.exit(7)\n"
+        "signal.signal(15, bye); print('{}', flush=True)\n"
+        "while True: time.sleep(1)"
+    )
+    played = play(chosen, run, budget_s=1.5)
+    assert (played.agent_status, played.exit_code, played.events) == ("deadline", 7, 2)
+    assert 0 <= played.overshoot_s < 5
+    assert (run.work / "note").read_text() == "saved"
+
+
+def test_lingering_after_the_terminal_event(run: RunFolder) -> None:
+    played = play(python(DONE + "import time; time.sleep(60)"), run, linger_s=1.0)
+    assert (played.agent_status, played.exit_code, played.overshoot_s) == ("complete", None, 0.0)
+    assert 1.0 <= played.elapsed_s < 10
+    played = play(python(DONE + "import time; time.sleep(60)"), run, budget_s=1.5)
+    assert (played.agent_status, played.exit_code, played.overshoot_s) == ("complete", None, 0.0)
+
+
+@pytest.mark.parametrize("line", ["y\n", "x" * 999, '{"a": "' + "b" * 90 + '"}\n'], ids=["lines", "no newline", "events"])
+def test_flood(line: str, run: RunFolder) -> None:
+    """200 MB are read without blocking the agent, and the first 64 MiB kept."""
+    program = f"""
+        import os
+        piece = {line!r} * (1_000_000 // {len(line)})
+        for _ in range(200):
+            data = piece.encode()
+            while data:
+                data = data[os.write(1, data):]
+        print()
+        print('{{"type": "end"}}')
+    """
+    played = play(python(program), run, budget_s=120)
+    assert played.agent_status == "complete"
+    assert played.events == (2_000_001 if "{" in line else 1)
+    with (run.agent / "stdout.jsonl").open("rb") as file:
+        file.seek(64 << 20)
+        assert file.read() == b'\n{"arena": "cut here", "kept_bytes": 67108864}\n'
+
+
+def test_flood_that_never_ends(run: RunFolder) -> None:
+    played = play(agent("sh", "-c", "yes '{}' & yes >&2"), run, budget_s=3.0, grace_s=1.0)
+    assert played.agent_status == "deadline"
+    assert played.overshoot_s < 3
+    assert (run.agent / "stderr.log").stat().st_size <= (64 << 20) + 100
+
+
+def test_broken_events(run: RunFolder) -> None:
+    """Invalid UTF-8, endless brackets and numbers, lines of 5 MiB, halves of events: none counts, none hurts."""
+    program = r"""
+        import os, sys
+        out = sys.stdout.buffer
+        out.write(b'\xff\xfe{}\n{"a": "\xff"}\n' + b'{"a":' * 500_000 + b'\n' + b'{"a":' + b'9' * 1_000_000 + b'}\n')
+        out.write(b'{"a": "' + b'x' * (5 << 20) + b'"}\n{"type": \n"end"}\n{"type": "\\ud800\\u001b[2J"}\n{"type"')
+        out.flush()
+        print(': "end"}', end="")
+    """
+    played = play(python(program), run)
+    assert (played.agent_status, played.events) == ("complete", 2)
+
+
+def test_what_a_display_is_given_is_harmless(run: RunFolder) -> None:
+    said: list[Progress] = []
+    program = r"""
+        import json, time
+        print(json.dumps({"type": "x", "text": "\x1b]0;title\x07red\x1b[31m\n\u202eover\ud800" + "y" * 9999}), flush=True)
+        time.sleep(1.5)
+    """
+    play(python(program), run, report=said.append)
+    text = next(progress.text for progress in said if "red" in progress.text)
+    assert re.fullmatch(r"\]0;titlered\[31m overy+", text)
+    assert len(text) <= 160
+
+
+def test_daemons_end_with_the_session(run: RunFolder) -> None:
+    program = """
+        import os, signal, time
+        if os.fork() == 0:
+            os.setsid()
+            for number in (1, 2, 13, 15):
+                signal.signal(number, signal.SIG_IGN)
+            if os.fork() == 0:
+                while True:
+                    open('beat', 'a').write('x')
+                    time.sleep(0.02)
+        time.sleep(0.5)
+        print('{"type": "end"}')
+    """
+    played = play(python(program), run)
+    assert played.agent_status == "complete"
+    size = (run.work / "beat").stat().st_size
+    time.sleep(0.3)
+    assert (run.work / "beat").stat().st_size == size > 0
+
+
+def test_prankster(run: RunFolder) -> None:
+    """The workspace at the end is links, FIFOs, a huge sparse file, a deep tree and folders nobody may read."""
+    for name in ("reference.py", "check.py", "PROMPT.md"):
+        (run.work / name).write_text("ours")
+    program = """
+        import os, time
+        for name in os.listdir():
+            os.unlink(name)
+            os.symlink("/etc/passwd", name)
+        os.mkfifo("solution.py")
+        time.sleep(1.5)
+        os.unlink("solution.py")
+        os.symlink("/proc/self/environ", "solution.py")
+        time.sleep(1.5)
+        os.unlink("solution.py")
+        os.mkfifo("manifest.json")
+        with open("solution.py", "wb") as file:
+            try:
+                file.truncate(10 << 30)
+            except OSError:
+                file.truncate(1 << 30)
+        time.sleep(1.5)
+        for _ in range(6000):
+            os.mkdir("d")
+            os.chdir("d")
+        os.chdir("/workspace")
+        os.chmod("/workspace", 0)
+        print('{"type": "end"}')
+    """
+    played = play(python(program), run)
+    assert (played.agent_status, played.snapshots) == ("complete", 0), played.message
+    with pytest.raises(NoSubmission, match=r"too large|Permission denied"):
+        collect(run.work)
+    assert not stored(run.snapshots)
+
+
+def test_limits_of_a_harness_and_what_they_met(run: RunFolder) -> None:
+    program = "held = []\nwhile True: held.append(bytearray(b'x') * (8 << 20))"
+    played = play(python(program, limits={"memory_mib": 128, "workspace_files": 50}), run)
+    assert (played.agent_status, played.exit_code) == ("crashed", 137)
+    assert "128 MiB" in played.limits["memory"] and "50 files" in played.limits["workspace"]
+    assert re.search(r"the sandbox says that its (memory|processes) .*128 MiB|more than 128", played.message)
+
+
+def test_files_that_cannot_be_kept_are_named_and_harmless(run: RunFolder) -> None:
+    program = """
+        import socket
+        for name in ("\\x1b[2J", "\\n", "plain"):
+            socket.socket(socket.AF_UNIX).bind(name)
+        open("solution.py", "w").write("x = 1")
+    """
+    if os.geteuid() != 0:
+        pytest.skip("only root's workspaces are copied")
+    played = play(python(program + '    print(\'{"type": "end"}\')'), run)
+    assert played.agent_status == "complete"
+    assert "3 of the workspace's files could not be kept, among them " in played.message and played.message.isprintable()
+    (told,) = (event for event in run_folder.events(run) if event["kind"] == "not_kept")
+    assert told["count"] == 3 and all(name.endswith("(a socket or a device)") for name in told["first"])
+    assert collect(run.work).source == b"x = 1"
+
+
+def test_snapshots_carry_their_times(run: RunFolder) -> None:
+    played = play(
+        python("import time\nfor n in range(3):\n    open('solution.py', 'w').write(f'x = {n}')\n    time.sleep(1.4)\n" + DONE),
+        run,
+    )
+    assert played.snapshots == 3
+    kept = stored(run.snapshots)
+    assert [item.path.read_text() for item in kept] == ["x = 0", "x = 1", "x = 2"]
+    assert all(0.5 < later.at_s - earlier.at_s < 3 for earlier, later in itertools.pairwise(kept))
+
+
+PARENT = """
+import sys
+from pathlib import Path
+sys.path[:0] = [{tests!r}, {root!r}]
+from test_session import *
+with workspace.create(cell(), manifest={{}}, root=Path({runs!r})) as made:
+    play(agent('sh', '-c', 'echo up; while :; do echo >>beat; sleep 0.02; done', {runs!r} + '/agent'), made, budget_s=120)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_an_arena_that_is_ended(number: signal.Signals, tmp_path: Path) -> None:
+    """Killed or interrupted, it leaves a run that is listed as interrupted, and no process."""
+    here = Path(__file__).parent
+    program = PARENT.format(tests=str(here), root=str(here.parent), runs=str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as process:
+        command.until(lambda: any(path.stat().st_size for path in tmp_path.glob("*/agent/stdout.jsonl")), "the agent")
+        assert [state.state for state in run_folder.runs(tmp_path)] == ["running"]
+        assert command.alive(f"{tmp_path}/agent")
+        process.send_signal(number)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert (b"KeyboardInterrupt" in said) == (number == signal.SIGINT)
+    assert [state.state for state in run_folder.runs(tmp_path)] == ["interrupted"]
+    command.until(lambda: not command.alive(f"{tmp_path}/agent"), "the end of the box", limit_s=1)
+    # Interrupted, arena still brings the workspace home; killed, it keeps the snapshots only.
+    assert bool(list(tmp_path.glob("*/work/beat"))) == (number == signal.SIGINT or os.geteuid() != 0)
+
+
+# ---------------------------------------------------------------- the built-in harness
+
+
+def built_in(spec: str) -> SelectedModel:
+    return catalog.model(f"builtin/{spec}")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, Path]:
+    given = folders(tmp_path)
+    solutions = given["problem_folder"] / "solutions"
+    (solutions / "cheat_skip.py").write_text("# SKIP é\r\n")
+    (solutions / "naive.py").write_text("# NAIVE\n")
+    (given["kit_folder"] / "check.py").write_text(
+        "import sys\nprint(open('solution.py').read())\nprint('\\x1b[1m')\nsys.exit(5)\n"
+    )
+    return given
+
+
+@pytest.mark.parametrize(("spec", "text"), [("oracle", "# ORACLE\n"), ("naive", "# NAIVE\n"), ("cheat/skip", "# SKIP é\r\n")])
+def test_a_solution_is_played(spec: str, text: str, run: RunFolder, home: dict[str, Path]) -> None:
+    prompt = run_folder.fill(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", **home)
+    played = play(
+        built_in(spec), run, prompt=prompt, tape=replay.tape(built_in(spec), home["problem_folder"], "cpu", run.folder.parent)
+    )
+    assert (played.agent_status, played.exit_code, played.snapshots) == ("complete", 0, 1), played.message
+    assert collect(run.work).source == text.encode()
+    events = [json.loads(line) for line in (run.agent / "stdout.jsonl").read_text().splitlines()]
+    assert [event["type"] for event in events if event["type"] != "output"] == ["start", "write", "run", "ran", "end"]
+    assert next(event["exit_code"] for event in events if event["type"] == "ran") == 5, "check.py's verdict changes nothing"
+    assert played.events == len(events)
+
+
+def test_nop(run: RunFolder, home: dict[str, Path]) -> None:
+    played = play(built_in("nop"), run, tape=replay.tape(built_in("nop"), home["problem_folder"], "cpu", run.folder.parent))
+    assert (played.agent_status, played.events, played.snapshots) == ("complete", 2, 0)
+    with pytest.raises(NoSubmission):
+        collect(run.work)
+
+
+def test_replay(run: RunFolder, home: dict[str, Path], tmp_path: Path) -> None:
+    first = python(
+        "import time\nfor n in range(3):\n    open('solution.py', 'w').write(f'x = {n}')\n    time.sleep(1.4)\n" + DONE
+    )
+    play(first, run)
+    spec = f"replay/{run.run_id}"
+    with run_folder.create(cell(model=spec), manifest={}, root=run.folder.parent) as again:
+        played = play(built_in(spec), again, tape=replay.tape(built_in(spec), home["problem_folder"], "cpu", run.folder.parent))
+        assert played.agent_status == "complete", played.message
+        assert collect(again.work).source == b"x = 2"
+        before, after = ([item.at_s for item in stored(made.snapshots)] for made in (run, again))
+        assert len(before) == len(after) == 3
+        assert after[-1] - after[0] == pytest.approx(before[-1] - before[0], abs=1.5)
+
+
+def test_names_that_are_not_there(run: RunFolder, home: dict[str, Path]) -> None:
+    """Nor does a name lead out of the folder: `../naive` is no cheat."""
+    root = run.folder.parent
+    with pytest.raises(UsageError, match=r"unknown cheat of add 'skyp': did you mean 'skip'\? \(known: skip\)"):
+        replay.tape(built_in("cheat/skyp"), home["problem_folder"], "cpu", root)
+    for outside in ("../naive", "skip/../../reference"):
+        with pytest.raises(UsageError, match="known: skip"):
+            replay.tape(built_in("cheat/skip")._replace(argument=outside), home["problem_folder"], "cpu", root)
+    with pytest.raises(UsageError, match=r"unknown run with stored file writes 'x' \(known: none\)"):
+        replay.tape(built_in("replay/x"), home["problem_folder"], "cpu", root)
+    (home["problem_folder"] / "solutions" / "oracle.py").unlink()
+    with pytest.raises(DataError, match=r"solutions: there is no oracle\.py"):
+        replay.tape(built_in("oracle"), home["problem_folder"], "cpu", root)
+    assert replay.tape(agent("true"), home["problem_folder"], "cpu", root) is None
+
+
+def test_the_shipped_harness_is_complete() -> None:
+    entry = catalog.harness("builtin")
+    assert set(entry.models) == {"oracle", "naive", "nop", "cheat/*", "replay/*"}
+    assert all((paths.harnesses() / file).is_file() for file in entry.files.values())
+    assert os.fspath(paths.PACKAGE) not in (paths.harnesses() / "builtin.py").read_text()

@@ -1,0 +1,144 @@
+"""What an agent can reach in each network mode, in the real sandbox. Every host is a stub on loopback or a unix socket."""
+
+import json
+import socket
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from test_gateway import echo, near, upstream
+from test_sandbox_bridge import served
+from test_session import DONE, play, python, run
+
+from arena.errors import SandboxError
+from arena.gateway.egress.rules import rule
+from arena.gateway.network import Network, network
+from arena.results import run_folder
+from arena.results.run_folder import RunFolder
+from arena.sandboxes import bwrap
+from arena.schema import Session
+
+assert run  # the fixture
+pytestmark = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
+
+ASK = """
+import http.client, json, os, socket, urllib.error, urllib.parse, urllib.request
+def say(what, value): print(json.dumps({what: value}), flush=True)
+def tunnel(host, port):
+    '''What a program says and hears that goes by the proxy variables.'''
+    proxy = urllib.parse.urlsplit(os.environ["HTTPS_PROXY"])
+    link = socket.create_connection((proxy.hostname, proxy.port), 10)
+    link.sendall(f"CONNECT {host}:{port} HTTP/1.1\\r\\n\\r\\n".encode())
+    answer = http.client.HTTPResponse(link, method="CONNECT")
+    answer.begin()
+    if answer.status != 200:
+        return answer.status, answer.read().decode().strip()
+    link.sendall(b"through"); link.shutdown(1)
+    return answer.status, link.recv(100).decode()
+def direct(address, family=socket.AF_INET):
+    try: return socket.socket(family).connect(address) or "open"
+    except OSError as error: return error.strerror
+"""
+
+
+async def loopback(host: str, port: int) -> Sequence[str]:
+    return ["127.0.0.1"]
+
+
+def heard(run: RunFolder) -> dict[str, object]:
+    """What the agent said it saw."""
+    events = [json.loads(line) for line in (run.agent / "stdout.jsonl").read_text().splitlines()]
+    return {name: value for event in events for name, value in event.items()}
+
+
+def asked(run: RunFolder, program: str, network: Network) -> tuple[Session, dict[str, object]]:
+    played = play(python(ASK + textwrap.dedent(program) + "\n" + DONE), run, network=network)
+    assert played.agent_status == "complete", played.message
+    return played, heard(run)
+
+
+def test_allow(run: RunFolder) -> None:
+    with upstream(echo) as port, served(lambda link: link.sendall(b"model says")) as gateway:
+        given = Network("allow", (rule(f"good.example:{port}"),), near, gateway, loopback)
+        program = f"""
+            say("allowed", tunnel("good.example", {port}))
+            say("other", tunnel("other.example", 443))
+            say("address", tunnel("127.0.0.1", {port}))
+            say("around", [direct(("127.0.0.1", {port})), direct(("192.0.2.1", 443))])
+            say("gateway", socket.create_connection(("127.0.0.1", 3127), 10).recv(100).decode())
+            try: urllib.request.urlopen("http://good.example/", timeout=10)
+            except urllib.error.HTTPError as error: say("http", [error.code, error.read().decode().strip()])
+        """
+        played, said = asked(run, program, given)
+    assert said == {
+        "allowed": [200, "through"],
+        "other": [403, "not on the allowlist"],
+        "address": [403, "addresses are refused: ask for a name"],
+        "around": ["Connection refused", "Network is unreachable"],
+        "gateway": "model says",
+        "http": [405, "only CONNECT is served: use https"],
+        "type": "end",
+    }
+    assert (played.network, played.allowed, played.unsealed) == ("allow", (f"good.example:{port}",), False)
+    lines = [json.loads(line) for line in run.network.read_text().splitlines()]
+    # In the order in which they ended: the tunnel was still open when the agent went.
+    assert {line["host"]: (line["verdict"], line["up_bytes"], line["down_bytes"]) for line in lines} == {
+        "good.example": ("allowed", 7, 7),
+        "other.example": ("refused", 0, 0),
+        "127.0.0.1": ("refused", 0, 0),
+        None: ("refused", 0, 0),
+    }
+    assert len(lines) == 4
+
+
+def test_a_proxy_that_cannot_log_is_a_note_in_the_record(run: RunFolder) -> None:
+    run.network.symlink_to("/dev/full")
+    program = 'say("answers", [tunnel("other.example", 443)[0] for _ in range(3)])'
+    played, said = asked(run, program, network("allow", ("good.example",)))
+    assert said["answers"] == [403] * 3
+    assert played.message.endswith("; the allow proxy's log ends early, as it cannot be written (No space left on device)")
+    (trouble,) = [event for event in run_folder.events(run) if event["kind"] == "network_trouble"]
+    assert len(trouble["troubles"]) == 1
+
+
+def test_none_and_gateway(run: RunFolder) -> None:
+    program = """
+        say("proxies", [name for name in os.environ if "PROXY" in name.upper()])
+        say("ports", [direct(("127.0.0.1", port)) for port in (3127, 3128)])
+        say("interfaces", [name for _, name in socket.if_nameindex()])
+    """
+    played, said = asked(run, program, Network())
+    assert said == {"proxies": [], "ports": ["Connection refused"] * 2, "interfaces": ["lo"], "type": "end"}
+    assert (played.network, played.allowed, played.unsealed) == ("none", (), False)
+    with served(echo) as gateway:
+        played, said = asked(run, program, Network(gateway=gateway))
+    assert said["ports"] == ["open", "Connection refused"]
+    assert played.network == "gateway" and not run.network.exists()
+
+
+def test_open_is_marked(run: RunFolder) -> None:
+    with upstream(echo) as port:
+        played, said = asked(run, f'say("host", direct(("127.0.0.1", {port})))', network("open"))
+    assert said["host"] == "open"
+    assert (played.network, played.unsealed) == ("open", True)
+    (ended,) = [event for event in run_folder.events(run) if event["kind"] == "session_ended"]
+    assert (ended["network"], ended["unsealed"]) == ("open", True)
+
+
+def test_a_gateway_that_is_not_there(run: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match="gateway: the socket that a bridge should lead to: No such file"):
+        play(python("pass"), run, network=Network(gateway=tmp_path / "gateway"))
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "dead"))
+    (tmp_path / "dead").chmod(0o666)
+    played, said = asked(
+        run,
+        """
+        try: say("heard", socket.create_connection(("127.0.0.1", 3127), 10).recv(1).decode())
+        except OSError as error: say("heard", error.strerror)
+        """,
+        Network(gateway=tmp_path / "dead"),
+    )
+    assert said["heard"] == "Connection reset by peer"
+    assert played.agent_status == "complete"

@@ -1,0 +1,36 @@
+"""The reader of an agent's output: all of it is kept, and a flood is slowed."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from arena.agents.trajectory import Trajectory
+from arena.agents.transcript import BREATH_S, Transcript
+
+PIPE_BYTES = 64 << 10
+"""What a pipe of Linux holds."""
+
+
+def test_a_flood_waits_for_its_reader(tmp_path: Path) -> None:
+    (out, flood), (err, silent) = os.pipe(), os.pipe()
+    os.close(silent)
+    written, over = [0], threading.Event()
+
+    def write() -> None:
+        while not over.is_set():
+            written[0] += os.write(flood, b"x" * PIPE_BYTES)
+        os.close(flood)
+
+    with os.fdopen(out, "rb") as stdout, os.fdopen(err, "rb") as stderr:
+        began_s = time.monotonic()
+        transcript = Transcript(stdout, stderr, tmp_path, Trajectory(tmp_path / "trajectory.jsonl", lambda _: []))
+        writer = threading.Thread(target=write)
+        writer.start()
+        time.sleep(0.3)
+        over.set()
+        writer.join()
+        transcript.close()
+        reads = (time.monotonic() - began_s) / BREATH_S + 1
+    assert PIPE_BYTES < written[0] <= (reads + 1) * PIPE_BYTES
+    assert (tmp_path / "stdout.jsonl").stat().st_size == written[0]

@@ -1,0 +1,207 @@
+"""`arena baseline`: what libraries reach is measured as a score is, kept apart from every score, and shown beside them."""
+
+import ast
+import json
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from command import Arena, copy
+from test_leaderboard import trial
+
+from arena import catalog, paths
+from arena.authoring import baseline
+from arena.errors import DataError
+from arena.results import baselines, leaderboard
+from arena.sandboxes import bwrap
+from arena.schema import BaselineLine, Baselines
+
+boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+
+ROUGH = "\n\nexact = solution\n\n\ndef solution(*inputs):\n    return exact(*inputs) * 1.05\n"
+FRAIL = "\n\nexact = solution\n\n\ndef solution(*inputs):\n    assert inputs[0].abs().max() < 50\n    return exact(*inputs)\n"
+MEASURE = """
+from arena import baseline, baselines, catalog, leaderboard, paths
+from arena.judge.plan import Sampling
+from arena.sandboxes import bwrap
+plan = Sampling(processes=1, min_windows=3, max_windows=3)
+record = baseline.measure(catalog.problem("paged_attention"), catalog.hardware("cpu"), bwrap, plan=plan)
+baselines.write(paths.baselines(), record)
+print(record.model_dump_json())
+"""
+
+
+@pytest.fixture
+def arena(tmp_path: Path) -> Arena:
+    """A problem with one shape and no baselines."""
+    made = copy(tmp_path)
+    made.one_shape()
+    for path in folder(made).iterdir():
+        path.unlink()
+    return made
+
+
+def folder(arena: Arena) -> Path:
+    return arena.solutions.parent / "baselines"
+
+
+def eager() -> str:
+    return (paths.problems() / "paged_attention" / "baselines" / "eager.py").read_text()
+
+
+def record(problem: str = "paged_attention", hardware: str = "h200", digest: str = "a", **given: object) -> Baselines:
+    """As it may be stored: one line inside the gate, one outside, one absent."""
+    inside = BaselineLine(name="eager", title="torch | eager", verdict="passed", fraction=0.25)
+    rough = BaselineLine(name="rough", title="a rough one", verdict="incorrect", fraction=0.5, message="row 3 is off")
+    absent = BaselineLine(name="lib", title="a library", verdict=None, message="lib is not installed")
+    fields = {
+        "problem": problem,
+        "problem_version": 1,
+        "problem_digest": digest * 64,
+        "hardware": hardware,
+        "device": None,
+        "measured_at": datetime(2026, 1, 2, tzinfo=UTC),
+        "arena_version": "0.1",
+        "versions": {"torch": "2.13.0"},
+        "lines": (inside, rough, absent),
+    }
+    return Baselines.model_validate(fields | given)
+
+
+@boxed
+@pytest.mark.slow
+def test_measured_stored_and_shown(arena: Arena) -> None:
+    (folder(arena) / "eager.py").write_text(eager())
+    (folder(arena) / "frail_cpu.py").write_text("# baseline: crashes on a hidden class\n" + eager() + FRAIL)
+    (folder(arena) / "library.py").write_text("# baseline: a library\n# needs: torch, no_such_library\n" + eager())
+    (folder(arena) / "of_a_gpu_gpu.py").write_text("# baseline: not for a processor\n")
+    (folder(arena) / "rough.py").write_text("# baseline: off by a twentieth\n" + eager() + ROUGH)
+    (folder(arena) / "syntax.py").write_text("# baseline: no Python\ndef solution(:\n")
+    done = arena.python(MEASURE)
+    assert done.code == 0, done.err
+    found = {line["name"]: line for line in json.loads(done.out)["lines"]}
+    assert list(found) == ["eager", "frail", "library", "rough", "syntax"]
+    assert {name: line["verdict"] for name, line in found.items()} == {
+        "eager": "passed",  # though it calls what the problem forbids
+        "frail": "crashed",
+        "library": None,
+        "rough": "incorrect",
+        "syntax": "crashed",
+    }
+    numbers = {name for name, line in found.items() if line["fraction"] is not None}
+    assert numbers == {"eager", "frail", "rough"}
+    assert found["library"]["message"] == "no_such_library is not installed"
+    assert "AssertionError" in found["frail"]["message"]
+    assert found["rough"]["error"]["rel_fro"] == pytest.approx(0.05, rel=0.1)
+    [shape] = found["eager"]["shapes"]
+    assert shape["fraction"] == pytest.approx(shape["ceiling_s"] / shape["measured_s"])
+
+    stored = arena.home / "baselines" / "cpu" / "paged_attention.yaml"
+    assert baselines.read(stored).model_dump(mode="json") == json.loads(done.out)
+    assert arena("leaderboard").code == 0
+    page = arena.board()["LEADERBOARD.md"].decode()
+    assert "Nothing has been run yet." in page
+    assert f"eager: torch SDPA, one sequence's gathered pages at a time | {found['eager']['fraction']:.3f} | inside |" in page
+
+
+def test_the_command_names_what_there_is(arena: Arena) -> None:
+    assert arena.refused("baseline").startswith("name the problems to measure, or --all (known: fp8_gemm, ")
+    assert arena.refused("baseline", "paged_atention").startswith("unknown problem 'paged_atention': did you mean")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def solution(): ...\n", ":1: must read `# baseline: <title>`"),
+        ("# baseline: \n", ":1: must read `# baseline: <title>`"),
+        ("", ":1: must read `# baseline: <title>`"),
+        ("# baseline: x\n# needs: a, b c\n", ":2: 'b c' is no name of a package"),
+    ],
+)
+def test_a_head_that_cannot_be_read(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "baselines").mkdir()
+    path = tmp_path / "baselines" / "line.py"
+    path.write_text(text)
+    with pytest.raises(DataError) as caught:
+        baseline.lines(tmp_path, "cpu")
+    assert str(caught.value).startswith(f"{path}{said}")
+
+
+@pytest.mark.parametrize("name", catalog.problems())
+def test_every_problem_has_its_lines(name: str) -> None:
+    home = paths.problems() / name
+    cpu, gpu = ({line.name: line for line in baseline.lines(home, profile)} for profile in ("cpu", "gpu"))
+    assert "eager" in cpu
+    assert {"eager", "compiled"} <= gpu.keys()
+    for line in (*cpu.values(), *gpu.values()):
+        tree = ast.parse(line.path.read_text())
+        assert "solution" in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, line.path
+
+
+def test_a_problem_is_the_same_with_and_without_them(arena: Arena) -> None:
+    assert catalog.problem_digest("kda_cutlass", arena.tree / "problems") == catalog.problem_digest("kda_cutlass")
+    before = catalog.problem_digest("paged_attention", arena.tree / "problems")
+    (folder(arena) / "eager.py").write_text(eager())
+    assert catalog.problem_digest("paged_attention", arena.tree / "problems") == before
+
+
+def test_nothing_is_forbidden_and_nothing_is_gated() -> None:
+    problem = catalog.problem("kahan_softmax")
+    assert (baseline.allowed(problem).forbidden, baseline.allowed(problem).forbidden_kernels) == ((), ())
+    assert baseline.allowed(problem).tolerance == problem.tolerance
+    assert set(baseline.ungated(problem).tolerance.values()) == {float("inf")}
+
+
+def test_written_and_read(tmp_path: Path) -> None:
+    records = [record(hardware="cpu"), record(hardware="cpu", problem="top_k"), record()]
+    for entry in reversed(records):
+        assert baselines.write(tmp_path, entry) == tmp_path / entry.hardware / f"{entry.problem}.yaml"
+    assert baselines.read_all(tmp_path) == records
+    assert baselines.read_all(tmp_path / "nowhere") == []
+    (tmp_path / "h200" / "paged_attention.yaml").rename(tmp_path / "h200" / "other.yaml")
+    with pytest.raises(DataError, match=r"other\.yaml: is of 'paged_attention' on 'h200', which is another place"):
+        baselines.read_all(tmp_path)
+
+
+@pytest.mark.parametrize("given", [{"verdict": "passed"}, {"verdict": "incorrect", "fraction": 0.5}, {"verdict": None}])
+def test_a_line_without_a_number_or_outside_the_gate_says_why(given: dict) -> None:
+    with pytest.raises(ValueError, match=r"fraction: what passed|message: must say"):
+        BaselineLine(name="x", title="x", **given)
+
+
+def test_the_leaderboard_shows_and_never_scores_them() -> None:
+    board = leaderboard.build([trial(0.2)], [record()])
+    (table,) = board.tables
+    assert [best.trial.peak_fraction for best in table.best] == [0.2], "a baseline of 0.25 is no result"
+    assert (len(table.rows), board.trials) == (1, 1)
+    text = leaderboard.page(board)
+    assert "| paged_attention v1 | eager: torch \\| eager | 0.250 | inside | – | 2026-01-02 |" in text
+    assert "| rough: a rough one | 0.500 | speed only |" in text
+    assert "| lib: a library | – | absent: lib is not installed |" in text
+
+
+def test_another_state_of_the_problem_is_told_apart() -> None:
+    (table,) = leaderboard.build([trial(0.2)], [record(digest="c"), record("top_k")]).tables
+    assert [reached.column for reached in table.reached] == ["paged_attention v1 (cccccccc)", "top_k v1"]
+
+
+def test_hardware_that_only_baselines_know() -> None:
+    board = leaderboard.build([trial(0.2)], [record(hardware="b200")])
+    assert [(table.hardware, len(table.rows), len(table.reached)) for table in board.tables] == [("b200", 0, 1), ("h200", 1, 0)]
+    b200 = leaderboard.page(board).partition("## b200")[2].partition("## h200")[0]
+    assert "Baselines, never scored" in b200
+    assert "All trials" not in b200
+
+
+def test_same_records_same_bytes(tmp_path: Path) -> None:
+    trials = [trial(0.2, n) for n in range(3)]
+    records = [record(problem, hardware) for problem in ("a", "b", "c") for hardware in ("cpu", "h200")]
+    leaderboard.write(tmp_path / "one", trials, records)
+    random.Random(1).shuffle(records)
+    leaderboard.write(tmp_path / "two", trials, iter(records))
+    for name in ("LEADERBOARD.md", "leaderboard.json", "cpu.svg", "h200.svg"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()

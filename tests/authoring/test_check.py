@@ -1,0 +1,191 @@
+"""`arena check`: a problem that is fit passes, and each way of not being fit is found and named."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from command import Arena, copy
+
+from arena.authoring import check
+from arena.sandboxes import bwrap
+from arena.schema import Passed, TimedShape
+
+pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+
+CHECK = ("check", "paged_attention", "--hardware", "cpu")
+WRONG = "# verdict: crashed\ndef solution(:\n"
+QUICK = """
+from arena import catalog
+from arena.authoring.check import check_problem
+from arena.judge.plan import Sampling
+from arena.sandboxes import bwrap
+plan = Sampling(processes=1, min_windows=3, max_windows=3)
+print(check_problem(catalog.problem("paged_attention"), catalog.hardware("cpu"), bwrap, plan=plan).model_dump_json())
+"""
+
+
+@pytest.fixture
+def arena(tmp_path: Path) -> Arena:
+    """A problem with one shape and one solution, which does not parse and says so: everything about it is quick."""
+    made = copy(tmp_path)
+    made.one_shape()
+    for path in made.solutions.iterdir():
+        path.unlink()
+    made.solution("wrong_syntax", WRONG)
+    return made
+
+
+def by_name(report: dict) -> dict[str, dict]:
+    return {finding["name"]: finding for finding in report["findings"]}
+
+
+def restore(arena: Arena, *names: str) -> None:
+    """Give the problem these solutions of the shipped one."""
+    for name in names:
+        arena.solution(name, (arena.shipped / f"{name}.py").read_text())
+
+
+def test_a_problem_without_its_honest_solutions(arena: Arena) -> None:
+    [report] = arena.json(*CHECK, code=1)
+    found = by_name(report)
+    assert (report["problem"], report["hardware"]) == ("paged_attention", "cpu")
+    assert {name for name, finding in found.items() if not finding["ok"]} == {"oracle", "naive"}
+    assert found["oracle"]["got"] == "absent"
+    assert found["nop"]["got"] == "missing"
+    assert found["wrong_syntax"]["got"] == "crashed"
+    assert {"gate: zeros", "gate: constant", "gate: row mean", "gate: copy of input 0", "gate: reference rounded"} <= found.keys()
+    done = arena(*CHECK)
+    assert (done.code, done.out) == (1, "")
+    assert "FAIL oracle" in done.err
+    assert "2 of the checks failed" in done.err
+
+
+def test_solutions_that_get_another_verdict_or_cannot_be_taken(arena: Arena) -> None:
+    arena.solution("wrong_syntax", WRONG.replace("crashed", "passed"))
+    (arena.solutions / "cheat_link.py").symlink_to("wrong_syntax.py")
+    found = by_name(arena.json(*CHECK, code=1)[0])
+    assert not found["wrong_syntax"]["ok"]
+    assert found["wrong_syntax"]["detail"] == "expected passed: solution.py does not parse: line 2: invalid syntax"
+    assert found["cheat_link"]["got"] == "missing"
+    assert "symbolic link" in found["cheat_link"]["detail"]
+
+
+def test_a_problem_without_any_wrong_solution(arena: Arena) -> None:
+    (arena.solutions / "wrong_syntax.py").unlink()
+    found = by_name(arena.json(*CHECK, code=1)[0])
+    assert (found["wrong_*"]["ok"], found["wrong_*"]["got"]) == (False, "absent")
+
+
+def test_a_gate_that_lets_through_what_is_no_answer(arena: Arena) -> None:
+    loose = lambda text: text.replace("tolerance: {rel_fro: ", "tolerance: {rel_fro: 9, row: 9, el: 9} # {")  # noqa: E731
+    arena.edit("problems/paged_attention/problem.yaml", loose)
+    found = by_name(arena.json(*CHECK, code=1)[0])
+    assert (found["gate: zeros"]["ok"], found["gate: zeros"]["got"]) == (False, "open")
+    assert found["gate: reference rounded"]["ok"]
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        ("def solution(): ...", ":1: must read `# verdict: <verdict>`, the verdict that the judge is to give"),
+        ("# verdict: pased", ":1: unknown verdict 'pased': did you mean 'passed'? (known: passed, "),
+    ],
+)
+def test_a_first_line_that_names_no_verdict(first: str, said: str, arena: Arena) -> None:
+    path = arena.solution("wrong_first_line", first + "\n")
+    done = arena(*CHECK)
+    assert done.code == 2
+    assert f"arena: {path}{said}" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(("profile", "most"), [("cpu", 2), ("gpu", 4)])
+def test_only_refusals_are_taken_side_by_side_and_all_but_oracle_and_cheats_briefly(profile, most):
+    """The order of the results, the plan of each, and how many are under way."""
+    wrong = [f"wrong_{letter}" for letter in "abdef"]
+    wanted = dict.fromkeys(wrong, "incorrect") | {"wrong_c": "passed"}
+    wanted |= {"cheat_a": "incorrect", "cheat_b": "cheated", "naive": "passed", "oracle": "passed"}
+    under_way, highest, plans, together = [], [0], {}, set()
+
+    def score(path, plan, shared):
+        under_way.append(path.name)
+        time.sleep(0.05)
+        highest.append(len(under_way))
+        under_way.remove(path.name)
+        plans[path.name] = plan
+        if shared:
+            together.add(path.name)
+        return path.name
+
+    found = list(check._scored({name: Path(name) for name in wanted}, wanted, score, profile))
+    assert found == [(name, name) for name in ("naive", "oracle", "cheat_a", "cheat_b", "wrong_c", *wrong)]
+    assert max(highest) == most
+    assert together == set(wrong)
+    assert {name for name, plan in plans.items() if plan is None} == {"oracle", "cheat_a", "cheat_b"}
+    assert plans["naive"] == replace(check.BRIEF[profile], counters=False)
+    assert {plan for name, plan in plans.items() if plan and name != "naive"} == {check.BRIEF[profile]}
+
+
+def test_what_goes_wrong_beside_another_score_is_raised():
+    def score(name):
+        raise ValueError(name)
+
+    with pytest.raises(ValueError, match="wrong_a"):
+        list(check._at_once(score, ["wrong_a", "wrong_b"]))
+
+
+@pytest.mark.slow
+def test_a_problem_that_is_fit(arena: Arena) -> None:
+    restore(arena, "oracle", "naive", "wrong_zeros")
+    done = arena.python(QUICK)
+    assert done.code == 0, done.err
+    findings = json.loads(done.out)["findings"]
+    assert [finding["name"] for finding in findings if finding["kind"] == "solution"] == [
+        "nop",
+        "naive",
+        "oracle",
+        "wrong_syntax",
+        "wrong_zeros",
+    ]
+    # How far two scores lie apart depends on what else the machine does meanwhile.
+    assert [finding for finding in findings if not finding["ok"] and finding["kind"] != "repeat"] == []
+    assert [finding["kind"] for finding in findings[-2:]] == ["order", "repeat"]
+    assert float(findings[-2]["got"]) > 1
+
+
+@pytest.mark.slow
+def test_an_oracle_that_is_no_better_than_naive(arena: Arena) -> None:
+    restore(arena, "naive")
+    slow = "import time\n" + (arena.shipped / "naive.py").read_text() + "\n\nhonest = solution\n"
+    slow += "def solution(*inputs):\n    time.sleep(0.002)\n    return honest(*inputs)\n"
+    arena.solution("oracle", "# verdict: passed\n" + slow)
+    done = arena.python(QUICK)
+    assert done.code == 0, done.err
+    [order] = [finding for finding in json.loads(done.out)["findings"] if finding["kind"] == "order"]
+    assert not order["ok"]
+    assert float(order["got"]) < 1
+
+
+@pytest.mark.parametrize(
+    ("fractions", "profile", "ok", "got"),
+    [
+        ((0.5, 0.55), "cpu", True, "10.00%"),
+        ((0.5, 0.9, 0.91), "cpu", True, "1.11%"),
+        ((0.5, 0.9, 0.5, 0.9), "cpu", False, "80.00%"),
+        ((0.5, 0.503), "gpu", True, "0.60%"),
+        ((0.5, 0.51), "gpu", False, "2.00%"),
+    ],
+)
+def test_how_often_the_oracle_may_be_scored_until_two_agree(fractions, profile, ok, got):
+    shape = TimedShape.model_construct(error={"row": 1.0}, disturbed=("somebody ran",))
+    first, *rest = (Passed.model_construct(peak_fraction=fraction, shapes=(shape,), latency=()) for fraction in fractions)
+    left = iter(rest)
+    finding = check._repeat(first, lambda: next(left), profile)
+    assert (finding.ok, finding.got) == (ok, got)
+    assert finding.disturbed == ("somebody ran",) * len(rest)
+    assert next(left, None) is None, "each score that there is was needed"

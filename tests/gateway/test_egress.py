@@ -1,0 +1,661 @@
+"""The allow proxy: what a request must look like, who may be reached, what is logged. Names come from a table."""
+
+import asyncio
+import hashlib
+import ipaddress
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.errors import UsageError
+from arena.files.jsonl import BYTES
+from arena.gateway.egress.proxy import HEAD_S, resolve, serve
+from arena.gateway.egress.rules import Address, Reach, Rule, check, private, public, reachable, requested, rule
+from arena.gateway.network import Network, connected, network
+from arena.gateway.refusal import Refusal, Target
+from arena.gateway.unix_server import CONNECTIONS
+from arena.system import process
+
+SOMEWHERE = Target("host", 443)
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+@contextmanager
+def upstream(talk: Callable[[socket.socket], object], address: str = "127.0.0.1") -> Iterator[int]:
+    """A server on loopback; its port."""
+    with socket.create_server((address, 0), backlog=300) as listener:
+
+        def one(link: socket.socket) -> None:
+            with link:
+                link.settimeout(20)
+                try:
+                    talk(link)
+                except OSError:
+                    return
+
+        def accept() -> None:
+            while True:
+                try:
+                    link, _ = listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=one, args=(link,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def echo(link: socket.socket) -> None:
+    while piece := link.recv(1 << 16):
+        link.sendall(piece)
+
+
+@dataclass
+class Proxy:
+    """A running proxy as a client sees it."""
+
+    path: Path
+    log: Path
+    troubles: Sequence[str] = ()
+
+    def connect(self) -> socket.socket:
+        link = socket.socket(socket.AF_UNIX)
+        link.settimeout(20)
+        link.connect(str(self.path))
+        return link
+
+    def ask(self, request: bytes) -> tuple[int, str]:
+        """Status and body of an answer that ends the connection."""
+        with self.connect() as link:
+            link.sendall(request)
+            return answer(link)
+
+    def tunnel(self, host: str, port: int) -> socket.socket:
+        """An open tunnel."""
+        link = self.connect()
+        link.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert link.recv(len(ESTABLISHED), socket.MSG_WAITALL) == ESTABLISHED
+        return link
+
+    def lines(self, count: int) -> list[dict[str, Any]]:
+        """The log, once it has so many lines."""
+        give_up = time.monotonic() + 10
+        while len(lines := self.log.read_text().splitlines()) < count:
+            assert time.monotonic() < give_up, lines
+            time.sleep(0.01)
+        return [json.loads(line) for line in lines]
+
+
+def answer(link: socket.socket) -> tuple[int, str]:
+    head, _, body = rest(link).decode().partition("\r\n\r\n")
+    assert f"Content-Length: {len(body)}" in head
+    return int(head.split()[1]), body.strip()
+
+
+def rest(link: socket.socket) -> bytes:
+    found = bytearray()
+    while piece := link.recv(1 << 16):
+        found += piece
+    return bytes(found)
+
+
+NAMES = {
+    "good.example": ["127.0.0.1"],
+    "deep.below.example": ["127.0.0.1"],
+    "two.example": ["169.254.169.254", "127.0.0.1"],
+    "metadata.example": ["169.254.169.254"],
+    "no-ipv6.example": ["::1", "127.0.0.1"],
+    "other.example": ["127.0.0.2"],
+}
+
+
+async def table(host: str, port: int) -> Sequence[str]:
+    """A resolver that knows these names only."""
+    if host not in NAMES:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    return NAMES[host]
+
+
+def near(address: Address) -> bool:
+    """The tests' servers too, which are on the loopback that no option of arena's opens."""
+    return private(address) or address.is_loopback
+
+
+@contextmanager
+def proxy(folder: Path, *rules: str, reach: Reach = near, resolve: Any = table) -> Iterator[Proxy]:
+    made = Proxy(folder / "s", folder / "network.jsonl")
+    with serve(made.path, [rule(text) for text in rules], made.log, reach=reach, resolve=resolve) as made.troubles:
+        yield made
+    assert not made.path.exists()
+
+
+# ---------------------------------------------------------------- rules
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("Mirror.Test", Rule("mirror.test")),
+        ("mirror.test.", Rule("mirror.test")),
+        ("mirror.example.org:8443", Rule("mirror.example.org", 8443)),
+        ("*.example.org", Rule("example.org", 443, True)),
+        (".example.org:80", Rule("example.org", 80, True)),
+        ("intranet", Rule("intranet")),
+    ],
+)
+def test_rules(text: str, made: Rule) -> None:
+    assert rule(text) == made
+    assert rule(str(made)) == made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *[
+            "",
+            "*",
+            ".",
+            "*.",
+            "*.com",
+            "**.a.b",
+            "a.*.b",
+            "https://a.b",
+            "a.b/c",
+            "a b",
+            "a..b",
+            "-a.b",
+            "a_b.c",
+            "a.b:",
+            "a.b:0",
+        ],
+        *["a.b:65536", "a.b:x", "a.b:443:443", "u@a.b", "127.0.0.1", "127.1", "0x7f.1", "2130706433", "[::1]", "::1", "é.fr"],
+        *["a" * 64 + ".org", "a.b\n", "a." * 130 + "org"],
+    ],
+)
+def test_what_is_no_rule(text: str) -> None:
+    if text == "a.b\n":
+        assert rule(text) == Rule("a.b"), "white space around it is dropped"
+    else:
+        with pytest.raises(UsageError, match="--allow"):
+            rule(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "allowed"),
+    [
+        ("mirror.test", 443, True),
+        ("mirror.test", 80, False),
+        ("mirror.test.evil.net", 443, False),
+        ("evilmirror.test", 443, False),
+        ("files.mirror.test", 443, False),
+        ("a.example.org", 443, True),
+        ("a.b.example.org", 443, True),
+        ("example.org", 443, False),
+        ("badexample.org", 443, False),
+        ("mirror.net", 8443, True),
+        ("mirror.net", 443, False),
+    ],
+)
+def test_who_is_on_the_list(host: str, port: int, allowed: bool) -> None:
+    rules = [rule(text) for text in ("mirror.test", "*.example.org", "mirror.net:8443")]
+    if allowed:
+        check(Target(host, port), rules)
+    else:
+        with pytest.raises(Refusal, match="not on the allowlist"):
+            check(Target(host, port), rules)
+
+
+@pytest.mark.parametrize(
+    ("address", "everywhere", "inside"),
+    [
+        ("8.8.8.8", True, True),
+        ("2606:4700::1111", True, True),
+        ("::ffff:8.8.8.8", True, True),
+        ("64:ff9b::808:808", True, True),
+        ("10.0.0.1", False, True),
+        ("192.168.1.1", False, True),
+        ("172.16.0.1", False, True),
+        ("100.64.0.1", False, True),
+        ("198.18.0.1", False, True),
+        ("fd00::1", False, True),
+        ("fec0::1", False, True),
+        ("::ffff:10.0.0.1", False, True),
+        ("64:ff9b::a00:1", False, True),
+        ("2002:a00:1::1", False, True),
+        ("240.0.0.1", False, True),
+        ("127.0.0.1", False, False),
+        ("127.8.8.8", False, False),
+        ("::1", False, False),
+        ("::ffff:127.0.0.1", False, False),
+        ("64:ff9b::7f00:1", False, False),
+        ("2002:7f00:1::1", False, False),
+        ("168.63.129.16", False, False),
+        ("::ffff:168.63.129.16", False, False),
+        ("64:ff9b::a83f:8110", False, False),
+        ("100.100.100.200", False, False),
+        ("192.0.0.192", False, False),
+        ("fd00:ec2::254", False, False),
+        ("fd00:ec2::23", False, False),
+        ("fd20:ce::254", False, False),
+        ("fd00:42::42", False, False),
+        ("64:ff9b:1::a9fe:a9fe", False, False),
+        ("169.254.169.254", False, False),
+        ("::ffff:169.254.169.254", False, False),
+        ("64:ff9b::a9fe:a9fe", False, False),
+        ("2002:a9fe:a9fe::1", False, False),
+        ("fe80::1", False, False),
+        ("0.0.0.0", False, False),
+        ("::", False, False),
+        ("224.0.0.1", False, False),
+        ("ff0e::1", False, False),
+    ],
+)
+def test_which_addresses_may_be_reached(address: str, everywhere: bool, inside: bool) -> None:
+    for reach, wanted in ((public, everywhere), (private, inside)):
+        if wanted:
+            assert reachable([address], SOMEWHERE, reach) == [address]
+        else:
+            with pytest.raises(Refusal, match="private or reserved"):
+                reachable([address], SOMEWHERE, reach)
+
+
+def test_of_several_addresses_only_those_that_may_be_reached_are_left() -> None:
+    assert reachable(["10.0.0.1", "8.8.8.8", "::1"], SOMEWHERE, public) == ["8.8.8.8"]
+    with pytest.raises(Refusal):
+        reachable([], SOMEWHERE, private)
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"", b"CONNECT ", b"CONNECT good.example", b"CONNECT good.example:443"]))
+def test_no_request_is_taken_for_another_name(tail: bytes, start: bytes) -> None:
+    """Whatever follows, a target is a plain name, and one of ours only if it was written so."""
+    try:
+        target = requested(start + tail)
+    except Refusal as refusal:
+        assert refusal.status in (400, 403, 405)
+        return
+    assert target.host.encode() in (start + tail).lower()
+    with pytest.raises(ValueError, match="does not appear"):
+        ipaddress.ip_address(target.host)
+
+
+# ---------------------------------------------------------------- the proxy
+
+CONNECT = b"CONNECT %s HTTP/1.1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "reason"),
+    [
+        (CONNECT % b"evil.net:443", 403, "not on the allowlist"),
+        (CONNECT % b"good.example:80", 403, "not on the allowlist"),
+        (CONNECT % b"good.example.evil.net:443", 403, "not on the allowlist"),
+        (CONNECT % b"notgood.example:443", 403, "not on the allowlist"),
+        (CONNECT % b"below.example:443", 403, "not on the allowlist"),
+        (CONNECT % b"127.0.0.1:443", 403, "addresses are refused"),
+        (CONNECT % b"127.1:443", 403, "addresses are refused"),
+        (CONNECT % b"0x7f000001:443", 403, "addresses are refused"),
+        (CONNECT % b"2130706433:443", 403, "addresses are refused"),
+        (CONNECT % b"169.254.169.254:80", 403, "addresses are refused"),
+        (CONNECT % b"[::1]:443", 403, "addresses are refused"),
+        (CONNECT % b"[::ffff:169.254.169.254]:443", 403, "addresses are refused"),
+        (CONNECT % b"localhost:443", 403, "not on the allowlist"),
+        (CONNECT % b"metadata.example:443", 403, "private or reserved address"),
+        (CONNECT % b"good.example@evil.net:443", 400, "user name"),
+        (CONNECT % b"evil.net:443@good.example:443", 400, "user name"),
+        (CONNECT % b"good.example\x00.evil.net:443", 400, "control character"),
+        (CONNECT % b"good.example\n.evil.net:443", 400, "control character"),
+        (CONNECT % b"good.example\r\n.evil.net:443", 400, "not an HTTP/1 request line"),
+        (CONNECT % b"good.example\r.evil.net:443", 400, "control character"),
+        (CONNECT % b"good.example%00:443", 400, "not a host name"),
+        (CONNECT % b"good.example..:443", 400, "not a host name"),
+        (CONNECT % b"good.example", 400, "host:port"),
+        (CONNECT % b"good.example:", 400, "host:port"),
+        (CONNECT % b"good.example:0443", 400, "host:port"),
+        (CONNECT % b"good.example:65536", 400, "host:port"),
+        (CONNECT % b"good.example:+443", 400, "host:port"),
+        (CONNECT % b"https://good.example:443", 400, "not a host name"),
+        (CONNECT % b"good.example:443/path", 400, "host:port"),
+        (CONNECT % b"good_example:443", 400, "not a host name"),
+        (CONNECT % "göod.example:443".encode(), 400, "byte above 126"),
+        (b"CONNECT good.example:443 HTTP/2\r\n\r\n", 400, "not an HTTP/1 request line"),
+        (b"CONNECT  good.example:443 HTTP/1.1\r\n\r\n", 400, "not an HTTP/1 request line"),
+        (b" CONNECT good.example:443 HTTP/1.1\r\n\r\n", 400, "not an HTTP/1 request line"),
+        (b"CONNECT good.example:443 HTTP/1.1\r\nX: a\x00b\r\n\r\n", 400, "control character"),
+        (b"\r\n\r\n", 400, "not an HTTP/1 request line"),
+        (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", 400, "control character"),
+        (b"CONNECT good.example:443 HTTP/1.1\r\nX: " + b"y" * 9000 + b"\r\n\r\n", 400, "larger than 8192"),
+        (b"CONNECT good.example:443 HTTP/1.1\r\nX: " + b"y" * 900_000, 400, "larger than 8192"),
+        (b"GET http://good.example/ HTTP/1.1\r\n\r\n", 405, "only CONNECT"),
+        (b"GET / HTTP/1.1\r\nHost: good.example\r\n\r\n", 405, "only CONNECT"),
+        (b"connect good.example:443 HTTP/1.1\r\n\r\n", 405, "only CONNECT"),
+        (b"CONNECT gone.example:443 HTTP/1.1\r\n\r\n", 502, "cannot reach gone.example:443: Name or service not known"),
+    ],
+    ids=lambda value: repr(value[:60]) if isinstance(value, bytes) else None,
+)
+def test_what_is_refused(request_: bytes, status: int, reason: str, tmp_path: Path) -> None:
+    with proxy(tmp_path, "good.example", "*.below.example", "metadata.example", "gone.example") as made:
+        try:
+            told = made.ask(request_)
+        except (BrokenPipeError, ConnectionResetError):  # it had heard enough before all was sent
+            told = (status, made.lines(1)[0]["reason"])
+        (line,) = made.lines(1)
+    assert told[0] == status and reason in told[1]
+    assert (line["status"], line["reason"]) == told
+    assert line["verdict"] == ("failed" if status == 502 else "refused")
+    assert (line["up_bytes"], line["down_bytes"], line["address"]) == (0, 0, None)
+
+
+@pytest.mark.parametrize("written", ["good.example", "GOOD.example", "good.example."])
+def test_an_allowed_host(written: str, tmp_path: Path) -> None:
+    with upstream(echo) as port, proxy(tmp_path, f"good.example:{port}") as made:
+        with made.tunnel(written, port) as link:
+            link.sendall(b"hello")
+            assert link.recv(5) == b"hello"
+            link.shutdown(socket.SHUT_WR)
+            assert rest(link) == b""
+        (line,) = made.lines(1)
+    assert {
+        name: line[name] for name in ("host", "port", "verdict", "status", "reason", "address", "up_bytes", "down_bytes")
+    } == {
+        "host": "good.example",
+        "port": port,
+        "verdict": "allowed",
+        "status": 200,
+        "reason": "",
+        "address": "127.0.0.1",
+        "up_bytes": 5,
+        "down_bytes": 5,
+    }
+    assert 0 <= line["seconds"] < 5 and line["at"].endswith("+00:00")
+
+
+def test_a_folder_with_a_long_name(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 120)
+    deep.mkdir()
+    with proxy(deep) as made:
+        assert made.path.is_socket() and made.path.stat().st_mode & 0o777 == 0o666
+
+
+def test_names_below_a_rule(tmp_path: Path) -> None:
+    with upstream(echo) as port, proxy(tmp_path, f"*.example:{port}".replace("*.", "*.below.")) as made:
+        made.tunnel("deep.below.example", port).close()
+        assert made.ask(CONNECT % f"below.example:{port}".encode())[0] == 403
+
+
+@pytest.mark.parametrize("reach", [public, private])
+def test_the_hosts_own_services_are_refused(reach: Reach, tmp_path: Path) -> None:
+    with upstream(echo) as port, proxy(tmp_path, f"good.example:{port}", reach=reach) as made:
+        assert made.ask(CONNECT % f"good.example:{port}".encode()) == (403, "the name resolves to a private or reserved address")
+
+
+def test_the_address_that_was_checked_is_the_one_that_is_reached(tmp_path: Path) -> None:
+    """A name that resolves differently the second time (DNS rebinding) gains nothing: it is looked up once."""
+    asked: list[str] = []
+
+    async def rebinding(host: str, port: int) -> Sequence[str]:
+        asked.append(host)
+        return ["127.0.0.2"] if len(asked) == 1 else ["127.0.0.1"]
+
+    with (
+        upstream(lambda link: link.sendall(b"checked"), "127.0.0.2") as port,
+        proxy(tmp_path, f"good.example:{port}", resolve=rebinding) as made,
+    ):
+        with made.tunnel("good.example", port) as link:
+            assert rest(link) == b"checked"
+        assert made.lines(1)[0]["address"] == "127.0.0.2"
+    assert asked == ["good.example"]
+
+
+def test_of_several_addresses_the_next_is_tried_and_forbidden_ones_are_not(tmp_path: Path) -> None:
+    with upstream(echo) as port, proxy(tmp_path, f"two.example:{port}", f"no-ipv6.example:{port}") as made:
+        for name in ("two.example", "no-ipv6.example"):
+            made.tunnel(name, port).close()
+        assert [line["address"] for line in made.lines(2)] == ["127.0.0.1"] * 2
+
+
+def test_nobody_listens_there(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with proxy(tmp_path, f"good.example:{port}") as made:
+        status, reason = made.ask(CONNECT % f"good.example:{port}".encode())
+        assert status == 502 and "Connect" in reason
+        assert made.lines(1)[0]["verdict"] == "failed"
+
+
+def test_bytes_after_the_request_and_ten_megabytes_each_way(tmp_path: Path) -> None:
+    ours, theirs, heard = os.urandom(10 << 20), os.urandom(10 << 20), []
+
+    def talk(link: socket.socket) -> None:
+        sender = threading.Thread(target=lambda: (link.sendall(theirs), link.shutdown(socket.SHUT_WR)))
+        sender.start()
+        heard.append(rest(link))
+        sender.join()
+
+    with upstream(talk) as port, proxy(tmp_path, f"good.example:{port}") as made:
+        with made.connect() as link:
+            link.sendall(CONNECT % f"good.example:{port}".encode() + b"at once")
+            sender = threading.Thread(target=lambda: (link.sendall(ours), link.shutdown(socket.SHUT_WR)))
+            sender.start()
+            got = rest(link)
+            sender.join()
+        (line,) = made.lines(1)
+    digest = hashlib.sha256
+    assert digest(got.partition(b"\r\n\r\n")[2]).digest() == digest(theirs).digest()
+    assert digest(heard[0]).digest() == digest(b"at once" + ours).digest()
+    assert (line["up_bytes"], line["down_bytes"]) == (len(ours) + 7, len(theirs))
+
+
+def test_half_closed_streams_stay_half_open(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+
+    def talk(link: socket.socket) -> None:
+        link.sendall(b"first")
+        link.shutdown(socket.SHUT_WR)
+        heard.append(rest(link))
+
+    with upstream(talk) as port, proxy(tmp_path, f"good.example:{port}") as made:
+        with made.tunnel("good.example", port) as link:
+            assert rest(link) == b"first"
+            link.sendall(b"later" * 50_000)
+        made.lines(1)
+    assert heard == [b"later" * 50_000]
+
+
+def test_a_host_that_breaks_off(tmp_path: Path) -> None:
+    def talk(link: socket.socket) -> None:
+        link.recv(1)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    with upstream(talk) as port, proxy(tmp_path, f"good.example:{port}") as made:
+        with made.tunnel("good.example", port) as link:
+            link.sendall(b"xyz")
+            assert link.recv(1) == b""
+        (line,) = made.lines(1)
+    assert line["verdict"] == "allowed" and line["reason"].startswith("broken off: ")
+
+
+def test_a_host_that_resets_its_connection_is_not_the_end_of_the_proxy(tmp_path: Path) -> None:
+    """Both ways of a tunnel may break at once: Python before 3.11.4 made a group of errors of what `except*` raises."""
+
+    def talk(link: socket.socket) -> None:
+        link.sendall(b"x" * (1 << 20))
+        link.recv(1)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    with upstream(talk) as port, proxy(tmp_path, f"good.example:{port}") as made:
+        for _ in range(20):
+            with made.tunnel("good.example", port) as link:
+                link.sendall(b"y" * 200_000)
+                try:
+                    rest(link)
+                except ConnectionResetError:
+                    continue
+        lines = made.lines(20)
+    assert {line["verdict"] for line in lines} == {"allowed"} and any(line["reason"] for line in lines)
+    assert made.troubles == []
+
+
+def test_a_connection_that_fails_by_a_bug_of_ours_is_the_end_of_none_but_itself(tmp_path: Path) -> None:
+    async def buggy(host: str, port: int) -> Sequence[str]:
+        return ["127.0.0.1" if host == "good.example" else "no address"]
+
+    with upstream(echo) as port, proxy(tmp_path, f"good.example:{port}", "bad.example", resolve=buggy) as made:
+        with made.tunnel("good.example", port) as link:
+            for _ in range(2):
+                with made.connect() as bad:
+                    bad.sendall(CONNECT % b"bad.example:443")
+                    assert rest(bad) == b""
+            link.sendall(b"on")
+            assert link.recv(2) == b"on"
+        made.tunnel("good.example", port).close()
+    (trouble,) = made.troubles
+    assert "a bug of arena" in trouble and "no address" in trouble
+
+
+def test_a_box_may_connect_as_often_as_it_likes(tmp_path: Path) -> None:
+    """Those above the limit wait, use no descriptor of ours, and are served when others end."""
+    with upstream(echo) as port, proxy(tmp_path, f"good.example:{port}") as made:
+        tunnels = [made.tunnel("good.example", port) for _ in range(CONNECTIONS)]
+        for link in tunnels:  # the hosts, which are ours too, have taken them
+            link.sendall(b"x")
+            assert link.recv(1) == b"x"
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        waiting = [made.connect() for _ in range(20)]
+        for link in waiting:
+            link.sendall(CONNECT % f"good.example:{port}".encode())
+        waiting[0].settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            waiting[0].recv(1)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before + len(waiting), "ours alone"
+        for link in tunnels:
+            link.close()
+        waiting[0].settimeout(20)
+        assert all(link.recv(12) == b"HTTP/1.1 200" for link in waiting)
+        for link in waiting:
+            link.close()
+
+
+def test_a_client_that_never_finishes_its_request(tmp_path: Path) -> None:
+    with proxy(tmp_path) as made, made.connect() as link:
+        link.sendall(b"CONNECT good.example:443 HTTP/1.1\r\n")
+        began = time.monotonic()
+        assert answer(link) == (400, f"no whole request head within {HEAD_S:.0f} s")
+        assert time.monotonic() - began < HEAD_S + 2
+    with proxy(tmp_path / "..") as made:
+        made.connect().close()
+        assert made.lines(1)[-1]["reason"] == "the request head has no end"
+
+
+def test_the_end_of_the_session_ends_its_tunnels_and_logs_them(tmp_path: Path) -> None:
+    with upstream(echo) as port:
+        with proxy(tmp_path, f"good.example:{port}") as made:
+            link = made.tunnel("good.example", port)
+            link.sendall(b"abc")
+            assert link.recv(3) == b"abc"
+            idle = made.connect()
+            time.sleep(0.2)  # until it is accepted, which nothing shows
+        assert link.recv(1) == b""
+        lines = made.lines(2)
+        link.close()
+        idle.close()
+    told = sorted((line["verdict"], line["reason"], line["up_bytes"]) for line in lines)
+    assert told == [("allowed", "the session ended", 3), ("refused", "the session ended", 0)]
+
+
+def test_a_full_log_says_so_once(tmp_path: Path) -> None:
+    log = tmp_path / "network.jsonl"
+    with log.open("wb") as file:
+        file.truncate(BYTES - 600)
+    with proxy(tmp_path) as made:
+        for _ in range(8):
+            assert made.ask(CONNECT % b"evil.net:443")[0] == 403
+    tail = [json.loads(line.strip("\0")) for line in log.read_text()[-2000:].splitlines()]
+    assert [line["verdict"] for line in tail] == ["refused", "refused", "cut"]
+    assert log.stat().st_size < BYTES + 400
+
+
+def test_a_log_that_cannot_be_written_ends_and_says_so_once(tmp_path: Path) -> None:
+    (tmp_path / "network.jsonl").symlink_to("/dev/full")
+    with upstream(echo) as port, proxy(tmp_path, f"good.example:{port}") as made:
+        for _ in range(3):
+            assert made.ask(CONNECT % b"evil.net:443")[0] == 403
+        with made.tunnel("good.example", port) as link:
+            link.sendall(b"on")
+            assert link.recv(2) == b"on"
+    assert made.troubles == ["the allow proxy's log ends early, as it cannot be written (No space left on device)"]
+
+
+def test_a_disk_with_room_for_half_a_line_gets_none_of_it(tmp_path: Path) -> None:
+    """The limit on a file's size, which the kernel treats as it does a full disk, in a process of its own."""
+    program = """
+import resource, signal, sys
+from pathlib import Path
+from arena.gateway.egress.log import Entry, opened
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))
+with opened(Path(sys.argv[1])) as log:
+    for number in range(5):
+        log.note(Entry(str(number)))
+    print(log.troubles)
+"""
+    log = tmp_path / "network.jsonl"
+    done = process.run([sys.executable, "-c", program, str(log)], limit_s=20)
+    assert b"ends early" in done.stdout, done.stderr
+    kept = [json.loads(line)["at"] for line in log.read_text().splitlines()]
+    assert kept == ["0", "1"]
+
+
+def test_the_systems_own_resolver(tmp_path: Path) -> None:
+    assert "127.0.0.1" in asyncio.run(resolve("127.0.0.1", 443))
+
+
+# ---------------------------------------------------------------- what a session is given
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("allow",), "at least one --allow HOST"),
+        (("none", ("mirror.test",)), "mean nothing with --network none"),
+        (("open", ("mirror.test",)), "mean nothing with --network open"),
+        (("open", (), True), "mean nothing with --network open"),
+        (("allow", ("1.2.3.4",)), "give a host name"),
+    ],
+)
+def test_networks_that_make_no_sense(words: tuple[Any, ...], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        network(*words)
+
+
+def test_each_network_gives_a_box_what_it_needs(tmp_path: Path) -> None:
+    gateway, log = tmp_path / "gateway", tmp_path / "log"
+    with connected(Network(), log) as way:
+        assert (way.network, way.bridges, way.env) == ("none", {}, {})
+    with connected(Network(gateway=gateway), log) as way:
+        assert (way.network, way.bridges, way.env) == ("none", {3127: gateway}, {})
+    with connected(network("open"), log) as way:
+        assert (way.network, way.bridges, way.env) == ("open", {}, {})
+    assert not log.exists()
+    with connected(network("allow", ("mirror.test", "MIRROR.Test")), log) as way:
+        assert way.network == "none" and list(way.bridges) == [3128]
+        assert way.env["HTTPS_PROXY"] == way.env["http_proxy"] == "http://127.0.0.1:3128"
+        assert way.env["NO_PROXY"] == way.env["no_proxy"] == "127.0.0.1,localhost"
+        socket_ = way.bridges[3128]
+        assert socket_.is_socket() and socket_.parent.stat().st_mode & 0o777 == 0o700
+    assert not socket_.parent.exists()
+    assert network("allow", ("mirror.test", "MIRROR.Test")).allowed == (Rule("mirror.test"),)
+    recorded = [Network(mode, gateway=way).recorded() for mode in ("none", "allow", "open") for way in (None, gateway)]
+    assert recorded == ["none", "gateway", "allow", "allow", "open", "open"]

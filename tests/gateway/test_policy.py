@@ -1,0 +1,655 @@
+"""What the model gateway passes on, and what it refuses: pure, over heads and bodies."""
+
+import contextlib
+import gzip
+import json
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.gateway.config import Caps, ModelAccess
+from arena.gateway.model.apis import Place, error, models, place
+from arena.gateway.model.headers import downward, once, upward
+from arena.gateway.model.policy import BODY_BYTES, VALUES, admitted, wish
+from arena.gateway.refusal import Refusal
+from arena.schema import Api, Route
+
+APIS: tuple[Api, ...] = ("anthropic", "responses", "chat", "gemini")
+KEY = "arena-0123"
+JSON = {"Content-Type": "application/json"}
+GEMINI = "models/m-1:streamGenerateContent"
+
+
+def asked(api: Api, *, pinned: bool = False, provider: tuple[str, ...] = (), model: str = "m-1") -> ModelAccess:
+    route = Route(title="t", apis=(api,), base_url="https://p.test/v1", key="K", pinned=pinned)
+    return ModelAccess(api, route, "sk-real-key", model, provider)
+
+
+def ask(api: Api, more: Any = None, *, headers: dict[str, str] | None = None, raw: bytes | None = None, **how: Any):
+    """What a request of that body asks for."""
+    about = asked(api, **how)
+    body = ({} if api == "gemini" else {"model": about.model}) | (more or {})
+    at = Place("model", GEMINI, "m-1") if api == "gemini" else Place("model", "x")
+    return wish(about, at, headers or JSON, json.dumps(body).encode() if raw is None else raw)
+
+
+def refusal(api: Api, more: Any = None, **how: Any) -> Refusal:
+    with pytest.raises(Refusal) as found:
+        ask(api, more, **how)
+    return found.value
+
+
+# ---------------------------------------------------------------- heads
+
+
+@pytest.mark.parametrize(
+    ("api", "method", "target", "kind", "path"),
+    [
+        ("anthropic", "POST", "/v1/messages?beta=true", "model", "messages?beta=true"),
+        ("anthropic", "POST", "/v1/messages/count_tokens", "count", "messages/count_tokens"),
+        ("responses", "POST", "/v1/responses", "model", "responses"),
+        ("chat", "POST", "/api/v1/chat/completions", "model", "chat/completions"),
+        ("gemini", "POST", f"/v1beta/{GEMINI}?alt=sse&key=x", "model", f"{GEMINI}?alt=sse"),
+        ("gemini", "POST", "/v1beta/models/m-1:countTokens", "count", "models/m-1:countTokens"),
+        ("chat", "GET", "/v1/models", "models", "models"),
+    ],
+)
+def test_what_leads_somewhere(api: Api, method: str, target: str, kind: str, path: str):
+    found = place(api, method, target)
+    assert (found.kind, found.path) == (kind, path)
+
+
+@pytest.mark.parametrize(
+    ("api", "method", "target"),
+    [
+        ("anthropic", "POST", "/messages"),
+        ("anthropic", "POST", "/v1/v1/messages"),
+        ("anthropic", "GET", "/v1/messages"),
+        ("anthropic", "POST", "/v1/messages/../files"),
+        ("anthropic", "POST", "/v1/messages/batches"),
+        ("anthropic", "POST", "/v1/chat/completions"),
+        ("anthropic", "POST", "http://other.test/v1/messages"),
+        ("responses", "POST", "/v1/responses/compact"),
+        ("responses", "DELETE", "/v1/responses/r"),
+        ("chat", "POST", "/v1/completions"),
+        ("chat", "POST", "/v1/chat/completions#x"),
+        ("chat", "POST", "/v1/chat%2Fcompletions"),
+        ("gemini", "POST", "/v1beta/models/m-1:batchGenerateContent"),
+        ("gemini", "POST", "/v1beta/models/m-1:embedContent"),
+        ("gemini", "POST", "/v1beta/files"),
+        ("gemini", "POST", f"/v1beta/{GEMINI}?alt=sse&fields=candidates"),
+        ("gemini", "POST", f"/v1beta/{GEMINI}?alt=media"),
+        ("gemini", "POST", f"/v1beta/{GEMINI}?alt=sse&alt=json"),
+        ("gemini", "POST", f"/v1beta/{GEMINI}?beta=true"),
+        ("anthropic", "POST", "/v1/messages?beta=true&x=1"),
+        ("anthropic", "POST", "/v1/messages/count_tokens?x"),
+        ("chat", "POST", "/v1/chat/completions?beta=true"),
+        ("responses", "POST", "/v1/responses?x=1"),
+    ],
+)
+def test_what_does_not(api: Api, method: str, target: str):
+    with pytest.raises(Refusal):
+        place(api, method, target)
+
+
+@given(st.sampled_from(APIS), st.text(alphabet=st.characters(min_codepoint=1, max_codepoint=255), max_size=60))
+def test_no_target_surprises(api: Api, target: str):
+    for text in (target, f"/v1/{target}", f"/v1beta/models/{target}"):
+        try:
+            found = place(api, "POST", text)
+        except Refusal:
+            continue
+        assert found.path.split("?")[0].split(":")[0] in (
+            "messages",
+            "messages/count_tokens",
+            "responses",
+            "chat/completions",
+        ) or (api == "gemini" and found.path.startswith("models/"))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-api-key": KEY},
+        {"x-goog-api-key": KEY},
+        {"Authorization": f"Bearer {KEY}"},
+        {"Authorization": f"bearer {KEY}", "x-api-key": "something else"},
+    ],
+)
+def test_the_key_of_the_run_opens(headers: dict[str, str]):
+    assert admitted(asked("chat"), KEY, "POST", "/v1/chat/completions", headers | JSON).kind == "model"
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"x-api-key": ""}, {"Authorization": KEY}, {"x-api-key": "k\udcff"}, {"x-api-key": KEY + "0"}]
+)
+def test_another_does_not(headers: dict[str, str]):
+    with pytest.raises(Refusal) as found:
+        admitted(asked("chat"), KEY, "POST", "/v1/chat/completions", headers | JSON)
+    assert found.value.status == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "multipart/form-data"},
+        {"Content-Type": "application/json; charset=utf-16"},
+        JSON | {"Content-Encoding": "zstd"},
+        JSON | {"Content-Encoding": "gzip, gzip"},
+    ],
+)
+def test_a_body_that_would_be_read_in_another_way(headers: dict[str, str]):
+    with pytest.raises(Refusal) as found:
+        admitted(asked("chat"), KEY, "POST", "/v1/chat/completions", {"x-api-key": KEY} | headers)
+    assert found.value.status == 415
+
+
+def test_headers_that_pass():
+    given = [
+        ("User-Agent", "a"),
+        ("anthropic-beta", "b"),
+        ("Connection", "close, X-Hop"),
+        ("X-Hop", "1"),
+        ("Host", "127.0.0.1"),
+        ("x-api-key", "k"),
+        ("Authorization", "k"),
+        ("Cookie", "c"),
+        ("X-HTTP-Method-Override", "GET"),
+        ("X-Goog-FieldMask", "candidates"),
+        ("X-OpenRouter-Cache", "true"),
+        ("X-OpenRouter-Title", "t"),
+        ("Odd", "a\x00b"),
+        ("Accept-Encoding", "gzip"),
+    ]
+    assert upward(given) == [
+        ("User-Agent", "a"),
+        ("anthropic-beta", "b"),
+        ("X-OpenRouter-Title", "t"),
+        ("Accept-Encoding", "identity"),
+    ]
+    answer = [
+        ("Content-Type", "x"),
+        ("Set-Cookie", "c"),
+        ("openai-organization", "us"),
+        ("Retry-After", "1"),
+        ("Keep-Alive", "5"),
+    ]
+    assert downward(answer) == [("Content-Type", "x"), ("Retry-After", "1")]
+
+
+# ---------------------------------------------------------------- bodies
+
+
+@pytest.mark.parametrize(
+    ("api", "more", "effort"),
+    [
+        ("anthropic", {}, None),
+        ("anthropic", {"output_config": {"effort": "high"}, "thinking": {"type": "enabled", "budget_tokens": 31999}}, "high"),
+        ("anthropic", {"thinking": {"type": "enabled", "budget_tokens": 1024}}, "1024 tokens"),
+        ("anthropic", {"thinking": {"type": "adaptive"}}, "adaptive"),
+        ("responses", {"reasoning": {"effort": "xhigh"}}, "xhigh"),
+        ("chat", {"reasoning_effort": "low"}, "low"),
+        ("chat", {"reasoning": {"effort": "high"}}, "high"),
+        ("chat", {"reasoning": {"max_tokens": 2000}}, "2000 tokens"),
+        ("chat", {"thinking": {"type": "enabled", "effort": "max"}}, "max"),
+        ("gemini", {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}}, "0 tokens"),
+        ("gemini", {"generation_config": {"thinking_config": {"thinking_level": "HIGH"}}}, "HIGH"),
+        ("chat", {"reasoning_effort": ["x" * 200]}, "other"),
+    ],
+)
+def test_the_effort_as_it_stands(api: Api, more: Any, effort: str | None):
+    assert ask(api, more).effort == effort
+
+
+def test_whether_it_streams():
+    assert ask("chat", {"stream": True}).stream
+    assert not ask("chat").stream
+    assert ask("gemini").stream
+
+
+@pytest.mark.parametrize("api", ["anthropic", "responses", "chat"])
+@pytest.mark.parametrize("model", ["m-2", "m-1:online", "M-1", "m-1 ", None, ["m-1"], {"id": "m-1"}])
+def test_another_model(api: Api, model: Any):
+    assert refusal(api, {"model": model}).status == 403
+
+
+def test_another_model_of_gemini():
+    assert refusal("gemini", {"model": "models/m-2"}).status == 403
+    assert ask("gemini", {"model": "models/m-1"}).effort is None
+    with pytest.raises(Refusal):
+        wish(asked("gemini"), Place("model", "models/m-2:generateContent", "m-2"), JSON, b"{}")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"model": "m-1", "model": "m-2"}',
+        b'{"model": "m-1", "MODEL": "m-2"}',
+        b'{"model": "m-1", "mo_del": "m-2"}',
+        b'{"model": "m-1", "x": {"a": 1, "a": 2}}',
+        b"\xef\xbb\xbf" + b'{"model": "m-1"}',
+        '{"model": "m-1"}'.encode("utf-16"),
+        b'{"model": "m-1", "x": "\xff"}',
+        b'{"model": "m-1", "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+    ids=lambda raw: repr(raw[:24]),
+)
+def test_bodies_that_can_be_read_in_two_ways(raw: bytes):
+    assert refusal("chat", raw=raw).status in (400, 403)
+
+
+def test_too_many_values():
+    assert refusal("chat", raw=b'{"model": "m-1", "x": [' + b"0," * VALUES + b"0]}").status == 413
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+def test_packed_bodies(pack: Any):
+    headers = JSON | {"Content-Encoding": "gzip" if pack is gzip.compress else "deflate"}
+    good = b'{"model": "m-1", "reasoning_effort": "low"}'
+    assert ask("chat", headers=headers, raw=pack(good)).effort == "low"
+    for bad in (pack(b'{"model": "m-2"}'), pack(good)[:-3], pack(good) + pack(b'{"model": "m-2"}'), good, b""):
+        assert refusal("chat", headers=headers, raw=bad).status in (400, 403)
+    assert refusal("chat", headers=headers, raw=pack(b" " * (BODY_BYTES + 1))).status == 413
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        None,
+        [],
+        "a",
+        {"order": ["a", "b"]},
+        {"order": ["a", "b"], "allow_fallbacks": True},
+        {"order": ["a", "b"], "allow_fallbacks": 0},
+        {"order": ["b", "a"], "allow_fallbacks": False},
+        {"order": ["a"], "allow_fallbacks": False},
+        {"order": ["a", "b", "c"], "allow_fallbacks": False},
+        {"only": ["a"], "allow_fallbacks": False},
+        {"only": ["a", "b"], "order": ["b", "a"], "allow_fallbacks": False},
+        {"order": ["a", "b"], "only": ["c"], "allow_fallbacks": False},
+        {"allow_fallbacks": False},
+    ],
+)
+@pytest.mark.parametrize("api", ["anthropic", "responses", "chat"])
+def test_a_pin_that_is_not_kept(api: Api, provider: Any):
+    found = refusal(api, {"provider": provider}, pinned=True, provider=("a", "b"))
+    assert (found.status, '"order": ["a", "b"]' in found.reason) == (403, True)
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        {"order": ["a", "b"], "allow_fallbacks": False},
+        {"only": ["b", "a"], "allow_fallbacks": False},
+        {"order": ["a", "b"], "only": ["a", "b"], "allow_fallbacks": False, "data_collection": "deny"},
+    ],
+)
+def test_a_pin_that_is_kept(provider: Any):
+    ask("chat", {"provider": provider}, pinned=True, provider=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ignore": ["a"]},
+        {"quantizations": ["fp4"]},
+        {"max_price": {"prompt": 0}},
+        {"require_parameters": True},
+        {"sort": "price"},
+    ],
+)
+def test_a_pin_that_could_leave_nobody(more: Any):
+    found = refusal("chat", {"provider": {"order": ["a"], "allow_fallbacks": False} | more}, pinned=True, provider=("a",))
+    assert (found.status, "nobody who may answer" in found.reason) == (403, True)
+
+
+def test_without_a_pin_the_broker_chooses():
+    ask("chat", {"provider": None}, pinned=True)
+    for choice in ({"order": ["z"]}, {"ignore": ["z"]}, {"sort": "price"}):
+        assert refusal("chat", {"provider": choice}, pinned=True).status == 403
+    ask("chat", {"provider": {"order": ["z"]}}, provider=("a",))
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("tools", [{"google_search": {}}, "web_search", 1, True, {}])
+def test_tools_are_a_list(api: Api, tools: Any):
+    assert refusal(api, {"tools": tools}).status == 400
+    ask(api, {"tools": None})
+
+
+@pytest.mark.parametrize(
+    ("api", "more"),
+    [
+        ("gemini", {"generationConfig": [{"routingConfig": {}}]}),
+        ("responses", {"reasoning": [{"effort": "low"}]}),
+        ("chat", {"stream_options": True}),
+        ("chat", {"tool_choice": [{"type": "web_search"}]}),
+        ("responses", {"tools": [{"type": "namespace", "tools": {"type": "mcp"}}]}),
+    ],
+)
+def test_other_containers(api: Api, more: Any):
+    assert refusal(api, more).status == 400
+
+
+def test_however_deep():
+    parts: Any = {"source": {"type": "url", "url": "https://x.test"}}
+    tools: Any = [{"type": "function"}]
+    for _ in range(100):
+        parts, tools = {"content": [[parts]]}, [{"type": "namespace", "tools": tools}]
+    assert refusal("anthropic", {"messages": [parts]}).status == 403
+    assert refusal("responses", {"tools": tools}).status == 400
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(
+    "more", [{"service_tier": "priority"}, {"serviceTier": "flex"}, {"service_tier": ["auto"]}, {"speed": "fast"}]
+)
+def test_another_price(api: Api, more: Any):
+    assert refusal(api, more).status == 403
+    for tier in (None, "auto", "default", "standard_only"):
+        ask(api, {"service_tier": tier, "speed": None})
+
+
+@pytest.mark.parametrize("caps", [Caps(tokens=9), Caps(cost_usd=1.0)])
+def test_a_stream_tells_its_numbers_where_a_cap_needs_them(caps: Caps):
+    def request(body: Any, *, pinned: bool = False) -> None:
+        data = json.dumps({"model": "m-1"} | body).encode()
+        wish(replace(asked("chat", pinned=pinned), caps=caps), Place("model", "x"), JSON, data)
+
+    for body in ({"stream": True}, {"stream": True, "stream_options": {"include_usage": 1}}):
+        with pytest.raises(Refusal, match="include_usage"):
+            request(body)
+        request(body, pinned=True)
+        ask("chat", body)
+    request({})
+    request({"stream": True, "stream_options": {"include_usage": True}})
+
+
+@pytest.mark.parametrize("name", ["Content-Type", "content-encoding", "Authorization", "X-Api-Key", "x-goog-api-key"])
+def test_a_header_that_comes_twice(name: str):
+    once([(name, "a"), ("Accept", "a"), ("Accept", "b")])
+    with pytest.raises(Refusal, match="comes twice"):
+        once([(name, "a"), (name.upper(), "a")])
+
+
+@pytest.mark.parametrize("effort", ["\ud800", "a\x1b[2Jb", "<script>", "x" * 61, ["low"], {"a": 1}])
+def test_an_effort_that_is_none(effort: Any):
+    assert ask("chat", {"reasoning_effort": effort}).effort == "other"
+
+
+def test_a_search_by_the_models_name():
+    assert refusal("chat", pinned=True, model="m-1:online").status == 403
+
+
+TOOLS: list[tuple[Api, Any]] = [
+    ("anthropic", {"type": "web_search_20250305", "name": "web_search"}),
+    ("anthropic", {"type": "web_fetch_20250910", "name": "web_fetch"}),
+    ("anthropic", {"type": "code_execution_20250825", "name": "code_execution"}),
+    ("anthropic", {"type": "mcp_toolset", "mcp_server_name": "x"}),
+    ("anthropic", {"type": "advisor_20260301", "name": "advisor"}),
+    ("anthropic", {"type": "custom_of_next_year"}),
+    ("anthropic", {"type": ["custom"]}),
+    ("responses", {"type": "web_search"}),
+    ("responses", {"type": "web_search_preview_2025_03_11"}),
+    ("responses", {"type": "file_search", "vector_store_ids": ["v"]}),
+    ("responses", {"type": "code_interpreter", "container": {"type": "auto"}}),
+    ("responses", {"type": "computer_use_preview"}),
+    ("responses", {"type": "image_generation"}),
+    ("responses", {"type": "mcp", "server_url": "https://x.test"}),
+    ("responses", {"type": "shell"}),
+    ("responses", {"type": "shell", "environment": {"type": "container_auto"}}),
+    ("responses", {"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}),
+    ("chat", {"type": "openrouter:web_search"}),
+    ("chat", {"type": "builtin_function", "function": {"name": "$web_search"}}),
+    ("chat", {"type": "web_search", "web_search": {"enable": True}}),
+    ("gemini", {"google_search": {}}),
+    ("gemini", {"googleSearch": {}}),
+    ("gemini", {"googleSearchRetrieval": {}}),
+    ("gemini", {"url_context": {}}),
+    ("gemini", {"codeExecution": {}}),
+    ("gemini", {"functionDeclarations": [], "urlContext": {}}),
+]
+
+
+@pytest.mark.parametrize(("api", "tool"), TOOLS)
+def test_tools_that_the_provider_would_carry_out(api: Api, tool: Any):
+    found = refusal(api, {"tools": [tool]})
+    assert (found.status, "carry it out itself" in found.reason) == (403, True)
+
+
+@pytest.mark.parametrize(
+    ("api", "tools"),
+    [
+        ("anthropic", [{"name": "Bash", "input_schema": {"type": "object", "properties": {"url": {"type": "string"}}}}]),
+        ("anthropic", [{"type": "custom", "name": "Write"}, {"type": "bash_20250124", "name": "bash"}]),
+        ("responses", [{"type": "function", "name": "f"}, {"type": "custom", "name": "apply_patch"}, {"type": "local_shell"}]),
+        ("responses", [{"type": "shell", "environment": {"type": "local"}}]),
+        ("responses", [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]}]),
+        ("chat", [{"type": "function", "function": {"name": "web_search"}}]),
+        ("gemini", [{"functionDeclarations": [{"name": "google_search"}]}, {"function_declarations": []}]),
+    ],
+)
+def test_tools_of_the_programs_own(api: Api, tools: Any):
+    ask(api, {"tools": tools})
+
+
+@pytest.mark.parametrize(
+    ("api", "tool"),
+    [
+        ("anthropic", {"type": "bash_20250124", "name": "bash"}),
+        ("responses", {"type": "shell", "environment": {"type": "local"}}),
+        ("responses", {"type": "apply_patch"}),
+    ],
+)
+def test_a_brokers_own_tools_bear_the_same_names(api: Api, tool: Any):
+    ask(api, {"tools": [tool]})
+    assert refusal(api, {"tools": [tool]}, pinned=True).status == 403
+
+
+FIELDS: list[tuple[Api, Any]] = [
+    ("anthropic", {"mcp_servers": [{"type": "url", "url": "https://x.test"}]}),
+    ("anthropic", {"container": "c"}),
+    ("anthropic", {"fallbacks": "default"}),
+    ("anthropic", {"thread": {"id": "t"}}),
+    ("responses", {"background": True}),
+    ("responses", {"previous_response_id": "resp_1"}),
+    ("responses", {"conversation": "conv_1"}),
+    ("responses", {"prompt": {"id": "pmpt_1"}}),
+    ("chat", {"plugins": [{"id": "web"}]}),
+    ("chat", {"web_search_options": {"search_context_size": "low"}}),
+    ("chat", {"webSearchOptions": {"a": 1}}),
+    ("chat", {"models": ["m-2"]}),
+    ("chat", {"route": "fallback"}),
+    ("chat", {"enable_search": True}),
+    ("chat", {"search_parameters": {"mode": "on"}}),
+    ("gemini", {"cachedContent": "cachedContents/1"}),
+    ("gemini", {"cached_content": "cachedContents/1"}),
+    ("gemini", {"generationConfig": {"routing_config": {"auto_mode": {}}}}),
+    ("chat", {"tool_choice": {"type": "openrouter:web_search"}}),
+    ("responses", {"tool_choice": {"type": "web_search_preview"}}),
+    ("responses", {"tool_choice": {"type": ["mcp"]}}),
+]
+
+
+@pytest.mark.parametrize(("api", "more"), FIELDS)
+def test_what_else_would_happen_outside(api: Api, more: Any):
+    assert refusal(api, more).status == 403
+
+
+@pytest.mark.parametrize(
+    ("api", "more"),
+    [
+        ("responses", {"background": False, "previous_response_id": None, "conversation": None, "prompt": None}),
+        ("chat", {"models": [], "plugins": None, "tool_choice": "auto"}),
+        ("anthropic", {"mcp_servers": [], "tool_choice": {"type": "tool", "name": "x"}}),
+    ],
+)
+def test_saying_no_to_it_passes(api: Api, more: Any):
+    ask(api, more)
+
+
+def message(api: Api, part: Any) -> Any:
+    if api == "gemini":
+        return {"contents": [{"role": "user", "parts": [part]}]}
+    return {("input" if api == "responses" else "messages"): [{"role": "user", "content": [part]}]}
+
+
+PARTS: list[tuple[Api, Any]] = [
+    ("anthropic", {"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}}),
+    ("anthropic", {"type": "document", "source": {"type": "url", "url": "http://x.test/a.pdf"}}),
+    ("anthropic", {"type": "document", "source": {"type": "file", "file_id": "file_1"}}),
+    ("anthropic", {"type": "container_upload", "file_id": "file_1"}),
+    (
+        "anthropic",
+        {
+            "type": "tool_result",
+            "tool_use_id": "t",
+            "content": [{"type": "image", "source": {"type": "url", "url": "https://x.test"}}],
+        },
+    ),
+    (
+        "anthropic",
+        {
+            "type": "document",
+            "source": {"type": "content", "content": [{"type": "image", "source": {"type": "url", "url": "https://x.test"}}]},
+        },
+    ),
+    ("anthropic", {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {"type": "web_fetch_20260318"}}}),
+    ("anthropic", {"type": "tool_addition", "tool": {"type": "mcp_toolset_reference", "server_name": "s"}}),
+    ("responses", {"type": "input_image", "image_url": "https://x.test/a.png"}),
+    ("responses", {"type": "input_file", "file_url": "https://x.test/a.pdf"}),
+    ("responses", {"type": "input_file", "file_id": "file-1"}),
+    ("chat", {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}),
+    ("chat", {"type": "image_url", "image_url": "https://x.test/a.png"}),
+    ("chat", {"type": "video_url", "video_url": {"url": "file:///etc/passwd"}}),
+    ("chat", {"type": "file", "file": {"filename": "a", "file_data": "https://x.test/a.pdf"}}),
+    ("chat", {"type": "file", "file": {"file_id": "file-1"}}),
+    ("gemini", {"fileData": {"fileUri": "https://www.youtube.com/watch?v=1"}}),
+    ("gemini", {"file_data": {"file_uri": "gs://x/y"}}),
+    ("gemini", {"functionResponse": {"name": "f", "response": {}, "parts": [{"fileData": {"fileUri": "https://x.test"}}]}}),
+]
+
+
+@pytest.mark.parametrize(("api", "part"), PARTS)
+def test_addresses_that_the_provider_would_fetch(api: Api, part: Any):
+    assert refusal(api, message(api, part)).status == 403
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "item_reference", "id": "rs_1"},
+        {"id": "rs_1"},
+        {"type": "additional_tools", "tools": [{"type": "web_search"}]},
+        {"type": "tool_search_output", "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "https://x.test"}]},
+        {"type": "computer_call_output", "output": {"type": "computer_screenshot", "file_id": "f"}},
+    ],
+)
+def test_items_of_a_response_that_reach_outside(item: Any):
+    assert refusal("responses", {"input": [item]}).status == 403
+
+
+@pytest.mark.parametrize(
+    ("api", "part"),
+    [
+        ("anthropic", {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}),
+        (
+            "anthropic",
+            {
+                "type": "tool_use",
+                "id": "t",
+                "name": "f",
+                "input": {"url": "https://x.test", "file_id": "1", "tools": [{"type": "mcp"}]},
+            },
+        ),
+        ("anthropic", {"type": "tool_result", "tool_use_id": "t", "content": "see https://x.test"}),
+        (
+            "anthropic",
+            {"type": "search_result", "source": "https://x.test", "title": "t", "content": [{"type": "text", "text": "x"}]},
+        ),
+        ("responses", {"type": "input_image", "image_url": "data:image/png;base64,iVBO"}),
+        ("chat", {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}}),
+        ("chat", {"type": "text", "text": "https://x.test"}),
+        ("gemini", {"functionCall": {"name": "f", "args": {"url": "https://x.test", "fileUri": "x"}}}),
+        ("gemini", {"functionResponse": {"id": "1", "name": "f", "response": {"url": "https://x.test", "tools": [{"a": 1}]}}}),
+    ],
+)
+def test_content_that_is_all_there(api: Api, part: Any):
+    ask(api, message(api, part))
+
+
+def test_what_codex_sends_passes():
+    ask(
+        "responses",
+        {
+            "instructions": "x",
+            "input": [
+                {"type": "additional_tools", "tools": [{"type": "custom", "name": "exec", "format": {"type": "grammar"}}]},
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "https://x.test"}]},
+                {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
+                {"type": "function_call", "id": "fc_1", "name": "f", "arguments": '{"url": "https://x.test"}', "call_id": "c"},
+                {"type": "function_call_output", "call_id": "c", "output": "https://x.test"},
+                {"role": "assistant", "content": "x"},
+            ],
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+            "client_metadata": {"a": "b"},
+        },
+    )
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["type", "tools", "content", "tool", "source", "url", "id", "parts", "provider", "x"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    st.sampled_from(APIS),
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "messages",
+                "input",
+                "tools",
+                "tool_choice",
+                "contents",
+                "system",
+                "provider",
+                "thinking",
+                "reasoning",
+                "generationConfig",
+            ]
+        ),
+        json_values,
+    ),
+)
+def test_no_body_surprises(api: Api, more: Any):
+    for pinned in (False, True):
+        with contextlib.suppress(Refusal):
+            ask(api, more, pinned=pinned, provider=("a",))
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_words_in_the_interfaces_own_shape(api: Api):
+    found = json.loads(error(api, 403, "no"))["error"]
+    assert found["message"] == "arena's gateway: no"
+    assert "m-1" in models(api, "m-1", "models").decode()
+    alone = json.loads(models(api, "m-1", "models/m-1"))
+    assert "m-1" in (alone.get("id"), alone.get("name", "").removeprefix("models/"))

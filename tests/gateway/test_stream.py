@@ -1,0 +1,458 @@
+"""What is read of an answer: any pieces, any bytes, and whose answer it was."""
+
+import json
+from typing import Any
+
+import pytest
+from genai_prices.data_snapshot import get_snapshot
+from hypothesis import given
+from hypothesis import strategies as st
+from provider import STREAMS, TOKENS, events
+
+from arena.gateway.model.answers import READERS, Facts
+from arena.gateway.model.prices import price
+from arena.gateway.model.redact import Guard, scrubbed
+from arena.gateway.model.sse import Events
+from arena.gateway.model.stream import Meter, wrong_model, wrong_provider
+from arena.gateway.model.usage import Tokens, reported_usd, tokens
+from arena.schema import Api
+
+APIS: tuple[Api, ...] = ("anthropic", "responses", "chat", "gemini")
+SSE = "text/event-stream"
+
+
+def read(api: Api, data: bytes, *, kind: str = SSE, sizes: tuple[int, ...] = ()) -> Facts:
+    """What a meter says of an answer that comes in pieces of those sizes, the last one for the rest."""
+    meter = Meter(api, kind)
+    for size in sizes:
+        meter.feed(data[:size])
+        data = data[size:]
+    meter.feed(data)
+    meter.end()
+    return meter.facts
+
+
+# ---------------------------------------------------------------- framing
+
+
+@given(st.lists(st.binary(max_size=20), max_size=8), st.lists(st.integers(0, 9), max_size=40), st.sampled_from([b"\n", b"\r\n"]))
+def test_events_in_any_pieces(bodies: list[bytes], sizes: list[int], end: bytes):
+    bodies = [body.replace(b"\n", b"").replace(b"\r", b"") for body in bodies]
+    data = b": a comment" + end + end + b"".join(b"event: x" + end + b"data: " + body + end + end for body in bodies)
+    found, parsed = [], Events()
+    for size in [*sizes, len(data)]:
+        found += parsed.feed(data[:size])
+        data = data[size:]
+    assert found == [body for body in bodies if body]
+
+
+def test_an_event_of_many_lines_and_one_without_its_end():
+    parsed = Events()
+    assert list(parsed.feed(b"data: a\ndata:b\nid: 3\n\ndata: c")) == [b"a\nb"]
+    assert list(parsed.rest()) == [b"c"]
+
+
+@pytest.mark.parametrize("piece", [b"x" * (1 << 20), b"data: " + b"x" * (1 << 20) + b"\n"])
+def test_an_event_that_is_too_long_is_left_out(piece: bytes):
+    parsed = Events()
+    assert list(parsed.feed(b"data: {}\n\ndata: ")) == [b"{}"]
+    for _ in range(20):
+        assert list(parsed.feed(piece)) == []
+    held = sum(map(len, parsed._line + parsed._data))
+    assert held < 100
+    assert list(parsed.feed(b"data: still the same\n\ndata: [1]\n\n")) == [b"[1]"]
+
+
+@given(st.sampled_from(APIS), st.lists(st.integers(0, 300), max_size=30))
+def test_the_same_numbers_in_any_pieces(api: Api, sizes: list[int]):
+    facts = read(api, STREAMS[api], sizes=tuple(sizes))
+    found = tokens(api, facts.usage)
+    assert found is not None
+    assert (found.input, found.cache_read, found.cache_write, found.output, found.reasoning) == TOKENS[api]
+    assert facts.finish
+
+
+@given(st.sampled_from(APIS), st.binary(max_size=300), st.integers(0, 400), st.sampled_from([SSE, "application/json", ""]))
+def test_no_bytes_harm(api: Api, noise: bytes, at: int, kind: str):
+    stream = STREAMS[api]
+    read(api, stream[:at] + noise + stream[at:], kind=kind)
+    read(api, noise, kind=kind)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = {
+    *(
+        "type",
+        "message",
+        "usage",
+        "delta",
+        "error",
+        "model",
+        "provider",
+        "choices",
+        "finish_reason",
+        "response",
+        "status",
+        "output",
+    ),
+    *(
+        "content",
+        "candidates",
+        "modelVersion",
+        "usageMetadata",
+        "promptFeedback",
+        "input_tokens",
+        "output_tokens",
+        "prompt_tokens",
+    ),
+    *(
+        "completion_tokens",
+        "prompt_tokens_details",
+        "promptTokenCount",
+        "cost",
+        "is_byok",
+        "cost_details",
+        "service_tier",
+        "code",
+    ),
+    *("incomplete_details", "object"),
+}
+
+
+@given(
+    st.sampled_from(APIS),
+    st.dictionaries(
+        st.sampled_from(sorted(NAMES)), st.dictionaries(st.sampled_from(sorted(NAMES)), values) | st.lists(values) | values
+    ),
+)
+def test_no_event_harms(api: Api, event: dict[str, Any]):
+    facts = READERS[api](event)
+    tokens(api, facts.usage)
+    reported_usd(facts.usage)
+
+
+@pytest.mark.parametrize("hostile", [b"[" * 200_000, b"1" * 10_000, b'{"a":' * 200_000, b"\xff\xfe", b"null", b"[1, [2]]"])
+def test_hostile_json(hostile: bytes):
+    for api in APIS:
+        assert read(api, b"data: " + hostile + b"\n\n") == Facts()
+        assert read(api, hostile, kind="application/json") == Facts()
+
+
+# ---------------------------------------------------------------- the four interfaces
+
+
+@pytest.mark.parametrize(
+    ("api", "body", "model", "finish", "counted"),
+    [
+        (
+            "anthropic",
+            {"type": "message", "model": "m", "stop_reason": "end_turn", "usage": {"input_tokens": 5, "output_tokens": 7}},
+            "m",
+            "end_turn",
+            Tokens(5, output=7),
+        ),
+        (
+            "anthropic",
+            {
+                "type": "message",
+                "model": "m",
+                "stop_reason": "tool_use",
+                "usage": {
+                    "input_tokens": 5,
+                    "output_tokens": 7,
+                    "output_tokens_details": {"thinking_tokens": 3},
+                    "cache_creation_input_tokens": 20,
+                    "cache_creation": {"ephemeral_1h_input_tokens": 15, "ephemeral_5m_input_tokens": 5},
+                },
+            },
+            "m",
+            "tool_use",
+            Tokens(5, 0, 20, 15, 4, 3),
+        ),
+        (
+            "responses",
+            {
+                "object": "response",
+                "model": "m",
+                "status": "incomplete",
+                "incomplete_details": {"reason": "max_output_tokens"},
+                "usage": {"input_tokens": 5, "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 7}},
+            },
+            "m",
+            "max_output_tokens",
+            Tokens(5, output=0, reasoning=7),
+        ),
+        (
+            "chat",  # Moonshot's usage stands in the choice, and its cached tokens at the top
+            {
+                "model": "m",
+                "choices": [
+                    {"finish_reason": "stop", "usage": {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 4}},
+                ],
+            },
+            "m",
+            "stop",
+            Tokens(5, 4, output=2),
+        ),
+        (
+            "chat",  # DeepSeek
+            {
+                "model": "m",
+                "choices": [{"finish_reason": "length", "message": {}}],
+                "usage": {
+                    "prompt_tokens": 9,
+                    "completion_tokens": 2,
+                    "prompt_cache_hit_tokens": 9,
+                    "prompt_cache_miss_tokens": 0,
+                },
+            },
+            "m",
+            "length",
+            Tokens(0, 9, output=2),
+        ),
+        (
+            "gemini",
+            [
+                {
+                    "modelVersion": "m",
+                    "candidates": [{"finishReason": "STOP"}],
+                    "usageMetadata": {"promptTokenCount": 5, "toolUsePromptTokenCount": 2},
+                }
+            ],
+            "m",
+            "STOP",
+            Tokens(7),
+        ),
+    ],
+)
+def test_whole_answers(api: Api, body: Any, model: str, finish: str, counted: Tokens):
+    facts = read(api, json.dumps(body).encode(), kind="application/json", sizes=(3, 10))
+    assert (facts.model, facts.finish, facts.error, facts.refused) == (model, finish, None, False)
+    assert tokens(api, facts.usage) == counted
+
+
+@pytest.mark.parametrize(
+    ("api", "event", "error", "own"),
+    [
+        ("anthropic", {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}, "busy", False),
+        ("responses", {"type": "error", "code": "server_error", "message": "broken"}, "broken", False),
+        (
+            "responses",
+            {
+                "type": "response.failed",
+                "response": {"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "slow"}},
+            },
+            "slow",
+            False,
+        ),
+        (
+            "responses",
+            {
+                "type": "response.failed",
+                "response": {"status": "failed", "error": {"code": "context_length_exceeded", "message": "long"}},
+            },
+            "long",
+            True,
+        ),
+        (
+            "chat",
+            {"error": {"code": 502, "message": "gone"}, "choices": [{"finish_reason": "error", "delta": {}}]},
+            "gone",
+            False,
+        ),
+        ("chat", {"choices": [{"finish_reason": "error"}]}, "an error without words", False),
+        ("gemini", {"error": {"code": 503, "message": "full", "status": "UNAVAILABLE"}}, "full", False),
+    ],
+)
+def test_errors_inside_a_stream(api: Api, event: Any, error: str, own: bool):
+    facts = read(api, STREAMS[api][:60] + b"\n\n" + events(event))
+    assert (facts.error, facts.own_fault, facts.finish) == (error, own, None)
+
+
+@pytest.mark.parametrize(
+    ("api", "event"),
+    [
+        ("anthropic", {"type": "message_delta", "delta": {"stop_reason": "refusal"}}),
+        ("responses", {"type": "response.refusal.done", "refusal": "no"}),
+        (
+            "responses",
+            {
+                "type": "response.completed",
+                "response": {"status": "completed", "output": [{"content": [{"type": "refusal", "refusal": "no"}]}]},
+            },
+        ),
+        (
+            "responses",
+            {
+                "type": "response.incomplete",
+                "response": {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+            },
+        ),
+        ("chat", {"choices": [{"finish_reason": "content_filter", "delta": {}}]}),
+        ("chat", {"choices": [{"finish_reason": "stop", "delta": {"refusal": "no"}}]}),
+        ("gemini", {"candidates": [{"finishReason": "SAFETY"}]}),
+        ("gemini", {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}),
+    ],
+)
+def test_refusals(api: Api, event: Any):
+    assert read(api, events(event)).refused
+    assert not read(api, STREAMS[api]).refused
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": -1, "completion_tokens": 2},
+        {"prompt_tokens": 1.5, "completion_tokens": 2},
+        {"prompt_tokens": True, "completion_tokens": 2},
+        {"prompt_tokens": 1 << 60, "completion_tokens": 2},
+        {"prompt_tokens": "1", "completion_tokens": 2},
+        {"completion_tokens": 2},
+        {},
+    ],
+)
+def test_counts_that_are_none(usage: Any):
+    assert tokens("chat", usage) is None
+
+
+def test_parts_are_never_more_than_the_whole():
+    usage = {
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "prompt_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 8},
+        "completion_tokens_details": {"reasoning_tokens": 9},
+    }
+    assert tokens("chat", usage) == Tokens(0, 8, 2, 0, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("usage", "usd"),
+    [
+        ({"cost": 0.5}, 0.5),
+        ({"cost": 0}, 0.0),
+        ({"cost": 0.05, "is_byok": True, "cost_details": {"upstream_inference_cost": 1.0}}, 1.05),
+        ({"cost": 0.05, "is_byok": True}, None),
+        ({"cost": -1}, None),
+        ({"cost": "1"}, None),
+        ({"cost": float("nan")}, None),
+        ({"cost": True}, None),
+        ({}, None),
+    ],
+)
+def test_what_a_broker_says_it_cost(usage: Any, usd: float | None):
+    assert reported_usd(usage) == usd
+
+
+# ---------------------------------------------------------------- who answered
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "broker", "wrong"),
+    [
+        ("m", None, False, False),
+        ("claude-opus-4-5", "claude-opus-4-5", False, False),
+        ("claude-opus-4-5", "claude-opus-4-5-20251101", False, False),
+        ("gpt-5.5", "gpt-5.5-2026-04-23", False, False),
+        ("gemini-2.5-pro", "models/gemini-2.5-pro", False, False),
+        ("MiniMax-M3", "minimax-m3", False, False),
+        ("gpt-5.5", "gpt-5.5-mini", False, True),
+        ("gpt-5.5", "gpt-5.5-mini-2026-04-23", False, True),
+        ("gpt-5.5", "gpt-5", False, True),
+        ("gpt-5.5", "gpt-5.5-20260423-2", False, True),
+        ("kimi-k2", "kimi-k2-0905", False, True),
+        ("claude-opus-4.8", "claude-4.8-opus-20260528", False, True),
+        ("anthropic/claude-opus-4.8", "anthropic/claude-4.8-opus-20260528", True, False),
+        ("anthropic/claude-opus-4.8", "anthropic/claude-4.8-sonnet-20260528", True, True),
+        ("anthropic/claude-opus-4.8", "evil/claude-4.8-opus-20260528", True, True),
+        ("anthropic/claude-fable-5", "anthropic/claude-5-fable-20260609", True, False),
+        ("mistralai/mistral-medium-3-5", "mistralai/mistral-medium-3.5-20260430", True, False),
+        ("moonshotai/kimi-k2.5", "moonshotai/kimi-k2.5-0127", True, False),
+        ("moonshotai/kimi-k2.5", "moonshotai/kimi-k2.5-9999", True, True),
+        ("openai/gpt-5.5", "openai/gpt-5.5-20260423", True, False),
+        ("qwen/qwen3.6-plus", "qwen/qwen3.6-plus-04-02", True, False),
+        ("qwen/qwen3.6-plus", "qwen/qwen3.6-plus-04-02", False, True),
+        ("qwen/qwen3.6-plus", "qwen/qwen3.6-plus-13-02", True, True),
+        ("x-ai/grok-4", "x-ai/grok-4-07-09", True, False),
+        ("qwen/qwen3-235b-a22b-2507", "qwen/qwen3-235b-a22b-07-25", True, False),
+        ("qwen/qwen3-235b-a22b-2507", "qwen/qwen3-235b-a22b-04-28", True, True),
+        ("z-ai/glm-4.6v", "z-ai/glm-4.6-20251208", True, True),
+        ("x/m:free", "x/m:free", True, False),
+        ("x/m:free", "x/m-20260101:free", True, False),
+        ("x/m:free", "x/m", True, True),
+        ("x/m", "x/m:free", True, True),
+    ],
+)
+def test_another_model(asked: str, answered: str | None, broker: bool, wrong: bool):
+    assert wrong_model(asked, answered, broker=broker) == wrong
+
+
+@pytest.mark.parametrize(
+    ("pin", "answered", "wrong"),
+    [
+        (("deepinfra",), "DeepInfra", False),
+        (("deepinfra/fp4",), "DeepInfra", False),
+        (("moonshotai",), "Moonshot AI", False),
+        (("z-ai",), "Z.AI", False),
+        (("amazon-bedrock",), "Amazon Bedrock", False),
+        (("google-vertex",), "Google", False),
+        (("google-ai-studio",), "Google", True),
+        (("fireworks", "together"), "Together", False),
+        (("fireworks",), "Together", True),
+        (("fireworks",), None, False),
+        ((), "Together", False),
+    ],
+)
+def test_another_provider(pin: tuple[str, ...], answered: str | None, wrong: bool):
+    assert wrong_provider(pin, answered) == wrong
+
+
+# ---------------------------------------------------------------- prices, and the key
+
+
+def test_prices_are_looked_up_with_what_they_were_found_by():
+    found = price("anthropic", "claude-opus-4-5-20251101", Tokens(1_000_000, 1_000_000, 2_000_000, 1_000_000, 900_000, 100_000))
+    assert found is not None
+    assert found.usd == pytest.approx(5 + 0.5 + 6.25 + 10 + 25)
+    assert found.model == "claude-opus-4-5"
+    assert found.data.startswith("genai-prices ")
+
+
+@pytest.mark.parametrize(("provider", "model"), [("openai", "no-such-model"), ("nobody", "gpt-5.5"), (None, "gpt-5.5")])
+def test_an_unknown_price_is_none_and_never_nothing(provider: str | None, model: str):
+    assert price(provider, model, Tokens(1, 1, 1, 1, 1, 1)) is None
+
+
+def test_no_entry_of_the_table_surprises():
+    used = Tokens(1000, 200, 300, 100, 400, 100)
+    for provider in get_snapshot().providers:
+        for model in provider.models:
+            found = price(provider.id, model.id, used)
+            assert found is None or found.usd > 0
+
+
+@given(st.binary(max_size=60), st.binary(max_size=60), st.lists(st.integers(0, 12), max_size=30), st.booleans())
+def test_the_key_never_passes_whatever_the_pieces(before: bytes, after: bytes, sizes: list[int], there: bool):
+    key = "aab-aabc"
+    data = before + (key.encode() if there else b"") + after
+    guard, passed, rest = Guard(key), b"", data
+    for size in [*sizes, len(data)]:
+        passed += guard.feed(rest[:size])
+        rest = rest[size:]
+    passed += guard.rest()
+    if key.encode() in data:
+        assert guard.found
+        assert data.startswith(passed)
+        assert not any(passed.endswith(key.encode()[:length]) for length in range(4, 9))
+    else:
+        assert passed == data
+
+
+def test_without_a_key_everything_passes():
+    guard = Guard(None)
+    assert guard.feed(b"abc") == b"abc"
+    assert scrubbed("a key", None) == "a key"
+    assert scrubbed("a KEY here", "KEY") == "a [the key] here"

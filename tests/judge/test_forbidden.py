@@ -1,0 +1,212 @@
+"""Forbidden names are found by what they resolve to."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from arena import catalog
+from arena.judge.forbidden import forbidden
+
+SDPA = "torch.nn.functional.scaled_dot_product_attention"
+RULES = (
+    "torch.matmul",
+    "torch.Tensor.matmul",
+    "operator.matmul",
+    "torch.nn.functional.scaled_dot_product_attention",
+    "flashinfer.*",
+    "torch.einsum",
+    "torch.bmm",
+    "torch.Tensor.mm",
+    "torch.Tensor.addmm",
+    "torch.Tensor.dot",
+    "torch.Tensor.inner",
+    "torch.nn.functional.linear",
+    "torch.nn.Linear",
+    "torch.linalg.*",
+    "torch.conv*",
+    "torch._scaled_*",
+)
+
+USED = {
+    "import torch\ntorch.matmul(a, b)": "torch.matmul",
+    "import torch as t\nt.matmul(a, b)": "torch.matmul",
+    "from torch import matmul as mm\nmm(a, b)": "torch.matmul",
+    "import torch\nx = torch\nq.matmul(k)": "torch.Tensor.matmul",
+    "def f(q, k):\n    return (q + 1).matmul(k)": "torch.Tensor.matmul",
+    "def f(q, k):\n    return q @ k": "operator.matmul",
+    "def f(q, k):\n    q @= k": "operator.matmul",
+    "import torch.nn.functional as F\nF.scaled_dot_product_attention(q, k, v)": SDPA,
+    "from torch.nn import functional\nfunctional.scaled_dot_product_attention": SDPA,
+    "import torch\ntorch.nn.functional.scaled_dot_product_attention(q, k, v)": SDPA,
+    "import flashinfer.decode": "flashinfer.*",
+    "from flashinfer import decode": "flashinfer.*",
+    "import importlib\nimportlib.import_module('flashinfer')": "flashinfer.*",
+    "__import__('flashinfer')": "flashinfer.*",
+    "import torch\ngetattr(torch, 'matmul')(a, b)": "torch.matmul",
+    "import torch\nfrom torch import einsum": "torch.einsum",
+    # Aliases.
+    "import torch\nf = torch\nf.einsum('', a)": "torch.einsum",
+    "import torch\nF = torch.nn.functional\nF.linear(q, k)": "torch.nn.functional.linear",
+    "def f(q):\n    return c.einsum('', q)\nc = b\nb = a\na = torch\nimport torch": "torch.einsum",
+    "import torch\na: object = torch\na.bmm(q, k)": "torch.bmm",
+    "import torch\na, b = torch, 3\na.bmm(q, k)": "torch.bmm",
+    "import torch\n(t := torch).einsum('', q)\n": "torch.einsum",
+    "import torch\nif (t := torch):\n    t.einsum('', q)": "torch.einsum",
+    "import torch\ndef f(q, t=torch):\n    return t.einsum('', q)": "torch.einsum",
+    "import torch\ndef f(q, *, t=torch):\n    return t.einsum('', q)": "torch.einsum",
+    "import torch\nf = lambda q, t=torch: t.einsum('', q)": "torch.einsum",
+    "import torch\nfor t in [torch]:\n    t.einsum('', q)": "torch.einsum",
+    "import torch\n[t.einsum('', q) for t in (torch,)]": "torch.einsum",
+    "import torch\n{'t': torch}['t'].einsum('', q)": "torch.einsum",
+    "import torch\nt = torch if fast else None\nt.einsum('', q)": "torch.einsum",
+    "import torch\ndef get():\n    return torch\nget().einsum('', q)": "torch.einsum",
+    (
+        "import torch\nclass K:\n    def __init__(self):\n        self.t = torch\n    def go(self, q):\n"
+        "        self.t.einsum('', q)"
+    ): "torch.einsum",
+    "import torch\ng = getattr\ng(torch, 'einsum')('', q)": "torch.einsum",
+    # Other ways to the same object.
+    "from torch import *\neinsum('', a)": "torch.einsum",
+    "from torch.nn.functional import *\nscaled_dot_product_attention(q, k, v)": SDPA,
+    "import torch\ntorch.__dict__['bmm'](a, b)": "torch.bmm",
+    "import torch\ntorch.__dict__.get('bmm')(a, b)": "torch.bmm",
+    "import torch\nvars(torch)['bmm'](a, b)": "torch.bmm",
+    "import torch\ntorch.__getattribute__('bmm')(a, b)": "torch.bmm",
+    "import sys\nsys.modules['torch'].bmm(a, b)": "torch.bmm",
+    "from sys import modules\nmodules.get('torch').bmm(a, b)": "torch.bmm",
+    "import importlib\nimportlib.import_module('torch').bmm(a, b)": "torch.bmm",
+    "from importlib import import_module as im\nim('torch.nn').functional.linear(a, b)": "torch.nn.functional.linear",
+    "__import__('torch.nn').bmm(a, b)": "torch.bmm",
+    "import torch\ngetattr(getattr(torch, 'nn'), 'functional').linear(a, b)": "torch.nn.functional.linear",
+    "getattr(q, 'mm')(k)": "torch.Tensor.mm",
+    "import operator, torch\noperator.attrgetter('nn.functional.linear')(torch)(a, b)": "torch.nn.functional.linear",
+    "import operator\noperator.methodcaller('mm', k)(q)": "torch.Tensor.mm",
+    # Other names of the same object.
+    "import torch\ntorch.functional.einsum('', a)": "torch.einsum",
+    "from torch.functional import einsum as e": "torch.einsum",
+    "import torch\ntorch._VF.bmm(a, b)": "torch.bmm",
+    "import torch\ntorch._C._VariableFunctions.einsum('', a)": "torch.einsum",
+    "import torch\ntorch._C._nn.linear(a, b)": "torch.nn.functional.linear",
+    "import torch._C as c\nc._nn.linear(a, b)": "torch.nn.functional.linear",
+    "import torch\ntorch.nn.modules.linear.Linear(3, 3)": "torch.nn.Linear",
+    "import torch.nn.functional\ntorch.nn.functional.torch.einsum('', a)": "torch.einsum",
+    "import torch\ntorch._C._linalg.linalg_multi_dot(a)": "torch.linalg.*",
+    "q.__matmul__(k)": "operator.matmul",
+    "q.__rmatmul__(k)": "operator.matmul",
+    "import torch\ntorch.Tensor.__imatmul__(q, k)": "operator.matmul",
+    "import _operator\n_operator.imatmul(q, k)": "operator.matmul",
+    "q.addmm_(a, b)": "torch.Tensor.addmm",
+    "import torch\ntorch.Tensor.mm(q, k)": "torch.Tensor.mm",
+    "import torch\ntorch.conv_transpose2d(a, b)": "torch.conv*",
+    "import torch\ntorch._scaled_dot_product_flash_attention_for_cpu(q, k, v)": "torch._scaled_*",
+    # Tensors, wherever they come from.
+    "def f(q, k):\n    g = q.mm\n    return g(k)": "torch.Tensor.mm",
+    "def f(q, k):\n    q.T[0].contiguous().mm(k)": "torch.Tensor.mm",
+    "class K:\n    def __init__(self, q):\n        self.q = q\n    def f(self, k):\n        self.q.mm(k)": "torch.Tensor.mm",
+    "import torch\nclass T(torch.Tensor): ...\nT(q).mm(k)": "torch.Tensor.mm",
+    "def f(self, k):\n    return self.mm(k)": "torch.Tensor.mm",
+    "import ctypes\nlib = ctypes.CDLL('x')\ndef f(q, k):\n    lib = q\n    return lib.mm(k)": "torch.Tensor.mm",
+    "from torch.utils.cpp_extension import load_inline\next = load_inline('x', '')\next.forward(q).mm(k)": "torch.Tensor.mm",
+    "out = None\nfor q in items:\n    out = q + 1\nout.mm(k)": "torch.Tensor.mm",
+    "class C:\n    mm: int\ndef f(q, k):\n    return q.mm(k)": "torch.Tensor.mm",
+}
+
+FREE = [
+    '"""We do not call torch.matmul or import flashinfer."""',
+    "# torch.matmul(a, b)",
+    "text = 'torch.matmul'",
+    "import torch\ntorch.mul(a, b)",
+    "def matmul(a, b): ...\nmatmul(1, 2)",
+    "class Mine:\n    pass\nimport mylib\nmylib.matmul(a, b)",
+    "@decorator\ndef f(): ...",
+    "from . import einsum",
+    "import ctypes\nlib = ctypes.CDLL('x')\nlib.dot(1)\nlib.matmul.argtypes = []",
+    "import ctypes\ndef build() -> ctypes.CDLL:\n    return ctypes.CDLL('x')\nLIB = build()\nLIB.dot(1)\nbuild().dot(1)",
+    (
+        "import ctypes\nLIB = None\ndef get():\n    global LIB\n    if LIB is None:\n        LIB = ctypes.CDLL('x')\n"
+        "    return LIB\nget().dot(1)"
+    ),
+    "import ctypes\ndef f(lib: ctypes.CDLL):\n    lib.dot(1)",
+    (
+        "import ctypes\nclass K:\n    def __init__(self):\n        self.lib = ctypes.CDLL('x')\n    def f(self):\n"
+        "        self.lib.dot(1)"
+    ),
+    "from torch.utils.cpp_extension import load_inline\next = load_inline('x', '')\next.mm(1)",
+    "import torch\nlib = torch.ops.load_library('x')\nlib.mm(1)\ntorch.ops.mine.mm(1)",
+    "import triton\ntl = triton.language\n@triton.jit\ndef k(a, b):\n    return tl.dot(a, b)",
+    "import triton.language as tl\ndef k(a, b):\n    return tl.dot(a, b)",
+    "from triton.language import *\ndef k(a, b):\n    return dot(a, b)",
+    "from torch import *\ndef bmm(a, b): ...\nbmm(1, 2)",
+    (
+        "class K:\n    def __init__(self):\n        self.inner = 3\n        self.n = self.inner * 2\n"
+        "    def mm(self): ...\n    def go(self):\n        self.mm()"
+    ),
+    "class K:\n    def mm(self): ...\nk = K()\nk.mm()\nK.mm(k)",
+    "class C:\n    inner: int\ndef f(c: C, d):\n    return range(c.inner), range(d.inner)",
+    "class K: ...\nk = K()\nk.inner = lambda x: x\nk.inner(3)",
+    "def f(cfg):\n    return cfg.mm + cfg.dot",
+    "import types\nc = types.SimpleNamespace(mm=3)\nprint(c.mm)",
+    "def outer():\n    outer.inner = 3\n    return outer.inner",
+    "import os\nos.path.dot",
+    "import torch\ntorch.add_\ntorch.is_conj",
+]
+
+
+@pytest.mark.parametrize(("source", "rule"), USED.items())
+def test_uses_are_found(source, rule):
+    assert rule in {found.name for found in forbidden(source, RULES)}
+
+
+@pytest.mark.parametrize("source", FREE)
+def test_mentions_are_not_uses(source):
+    assert forbidden(source, RULES) == []
+
+
+def test_the_line_is_the_line_of_the_use():
+    assert forbidden("import torch\n\n\ny = torch.matmul(a, b)\n", ("torch.matmul",))[0].line == 4
+
+
+SHIPPED = sorted(
+    path
+    for folder in ("problems/paged_attention/solutions", "tests/submissions", "tests/submissions_gpu")
+    for path in (Path(__file__).parents[2] / folder).glob("*.py")
+    if path.name != "no_parse.py"
+)
+LIST = catalog.problem("paged_attention").forbidden
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_what_is_shipped_is_free_unless_it_says_so(path):
+    source = path.read_text()
+    by_name = source.startswith("# verdict: forbidden") and "# Reads clean" not in source
+    assert bool(forbidden(source, LIST)) == by_name
+
+
+READY_MADE = (
+    "torch.conv1d torch.nn.functional.conv2d torch.nn.functional.conv_transpose3d torch.cdist torch.sparse.mm torch._int_mm",
+    "torch._scaled_mm torch._scaled_dot_product_attention_math torch.nn.Bilinear torch.nn.Conv3d torch.ops.aten.mm q.vdot",
+    "torch.spmm torch.convolution numpy.inner numpy.tensordot numpy.vdot torch.nn.modules.conv.Conv1d",
+)
+
+
+@pytest.mark.parametrize("use", " ".join(READY_MADE).split())
+def test_ready_made_products_are_on_the_list(use):
+    assert forbidden(f"import torch, numpy\n{use}(1)", LIST)
+
+
+LONG = {
+    "attributes": ("a" + ".b" * 900 + "\n") * 500,
+    "aliases": "".join(f"a{i} = a{i + 1}\n" for i in range(50_000)) + "import torch\na50000 = torch\na0.bmm",
+    "meanings": "import torch\nx = torch\n" + "".join(f"x = x.b{i}\n" for i in range(20_000)),
+    "elements": "import torch\nx = [" + ",".join(f"torch.b{i}" for i in range(20_000)) + "][0]" + ".x" * 500,
+    "depth": "x = " + "(a := " * 150 + "torch" + ")" * 150 + "".join("\n" + " " * i + "if a:" for i in range(90)) + " pass",
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_no_source_takes_long(name):
+    # 2 to 3 s for the first, about half of it in ast.parse, and less for the others; in quadratic time it is a minute.
+    start = time.process_time()
+    assert {found.name for found in forbidden(LONG[name], RULES)} == ({"torch.bmm"} if name == "aliases" else set())
+    assert time.process_time() - start < 8

@@ -1,0 +1,158 @@
+"""What the audit reads: kernel names from shared memory and counters from ncu's CSV. A submission could meddle with both."""
+
+import time
+from fnmatch import fnmatchcase
+
+import pytest
+
+pytest.importorskip("torch")
+
+from arena import catalog
+from arena.judge import counters
+from arena.judge import kernels as evidence
+from arena.judge.stopwatch import Clock
+from arena.schema import Evidence, Kernel
+
+HEAD = '"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+SPIN = "at::<unnamed>::spin_kernel(long)"
+
+
+def row(number: int, kernel: str, metric: str, value: str) -> str:
+    return f'"{number}","7","{kernel}","{metric}","","{value}"'
+
+
+def printed(*rows: str) -> str:
+    return "\n".join(["==PROF== Connected to process 7", "a line of the submission's", HEAD, *rows, ""])
+
+
+def test_counters_are_added_up_by_call() -> None:
+    first, second = counters.read(
+        printed(
+            row(0, SPIN, counters.READ, "4096"),
+            row(0, SPIN, counters.WRITE, "0"),
+            row(1, "attend", counters.READ, "1,000"),
+            row(1, "attend", "sm__ops_path_tensor_src_bf16_dst_fp32.sum", "2048"),
+            row(1, "attend", "sm__ops_path_tensor_src_fp8.sum", "0"),
+            row(2, "combine", counters.READ, "24"),
+            row(2, "combine", "sm__ops_path_tensor_src_bf16_dst_fp32.sum", "2"),
+            row(3, SPIN, counters.READ, "4096"),
+            row(4, "attend", counters.WRITE, "7"),
+        )
+    )
+    assert (first.read_bytes, first.write_bytes, dict(first.tensor_ops)) == (1024, 0, {"bf16": 2050})
+    assert (second.read_bytes, second.write_bytes, dict(second.tensor_ops)) == (0, 7, {})
+
+
+@pytest.mark.parametrize("value", ["", "n/a", "nan", "inf", "-5", "(!) n/a"])
+def test_a_value_that_makes_no_sense_counts_nothing(value: str) -> None:
+    (call,) = counters.read(printed(row(0, SPIN, counters.READ, "1"), row(1, "k", counters.READ, value)))
+    assert call.read_bytes == 0
+
+
+def test_amounts_that_no_counter_reaches_never_add_up_to_infinity() -> None:
+    rows = [row(n, "k", counters.READ, "1e308") for n in range(1, 9)]
+    (call,) = counters.read(printed(row(0, SPIN, counters.READ, "1"), *rows))
+    assert call.read_bytes == 0
+
+
+def test_a_call_that_was_not_seen_to_its_end_is_left_out() -> None:
+    rows = [row(n, "k", counters.READ, "1") for n in range(2, counters.MOST_KERNELS)]
+    text = printed(row(0, SPIN, counters.READ, "1"), row(1, SPIN, counters.READ, "1"), *rows)
+    assert [call.read_bytes for call in counters.read(text)] == [0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no csv at all", '"' + "a" * 200_000 + '"', '"a\x00b"', '"', '"ID"\n"1"', printed(row(0, "kernel", counters.READ, "1"))],
+)
+def test_without_the_mark_no_call_is_seen(text: str) -> None:
+    assert counters.read(text) == []
+
+
+def test_the_profiler_s_own_words_are_kept() -> None:
+    text = "==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\x1b[31m\n"
+    assert counters.complaint(text) == "ERR_NVGPUCTRPERM - The user does not have permission[31m"  # nothing that a terminal obeys
+    assert counters.complaint("==PROF== fine") == ""
+
+
+def test_a_total_is_not_counted_beside_its_parts() -> None:
+    hopper = ["bf16_dst_fp32", "fp16", "fp64", "fp8", "fp8_sparsity_off", "fp8_sparsity_on", "int8", "tf32_dst_fp32"]
+    blackwell = ["fp8_dst_fp16", "fp8_dst_fp32", "fp4_dst_fp32", "fp16", "fp16_dst_fp32"]
+    stem = "sm__ops_path_tensor_src_"
+
+    def chosen(names: list[str]) -> list[str]:
+        return [name.removeprefix(stem) for name in counters.tensor_metrics(stem + name for name in names)]
+
+    assert chosen(hopper) == ["bf16_dst_fp32", "fp16", "fp64", "fp8", "int8", "tf32_dst_fp32"]
+    assert chosen(blackwell) == ["fp16", "fp4_dst_fp32", "fp8_dst_fp16", "fp8_dst_fp32"]
+
+
+def test_names_are_read_line_by_line() -> None:
+    text = b"12\tattend\n1\tvoid at::copy<float>(int)\n\0\0\0left over"
+    assert [(k.launches, k.name) for k in evidence._kernels(text)] == [(12, "attend"), (1, "void at::copy<float>(int)")]
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"attend", b"\t", b"0\tattend", b"-1\tattend", b"1e3\tattend", b"3\t", "²\tattend".encode(), b"\xff\xfe"]
+)
+def test_a_line_that_makes_no_sense_is_passed_over(line: bytes) -> None:
+    assert [k.name for k in evidence._kernels(line + b"\n2\treal\n")] == ["real"]
+
+
+def test_a_flood_of_names_is_cut_and_made_printable() -> None:
+    kernels = list(evidence._kernels(b"".join(b"9999999999999\t\x1b[2Jk%d\n" % n for n in range(10_000))))
+    assert len(kernels) == evidence.MOST_NAMES
+    assert kernels[0] == Kernel(name="?[2Jk0", launches=999_999_999)
+
+
+VENDOR = (
+    "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT",
+    "void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nn_align1>(cutlass_80_simt_sgemm_64x64_8x5_nn_align1::Params)",
+    "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4_execute_kernel__51_cublas",
+    "void gemmSN_NN_kernel<float, 256, 4, 2, 8, 4, 4, false>(cublasGemmSmallNParams<float>)",
+    "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>(float)",
+    "void pytorch_flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4> >(pytorch_flash::Flash_fwd_params)",
+    "fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::AttentionKernel<cutlass::bfloat16_t>::Params)",
+    "void splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16>(cublasSplitKParams<float>, float const*)",
+    "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1_kernel0_0",
+)
+OWN = (
+    "attend",
+    "gemm_kernel",
+    "my_flash_attention_fwd",
+    "splitKreduce_kernel",
+    "paged_splitKreduce_bf16",
+    "my_decode_gemv2T_bf16",
+    "qk_gemmSN_tile",
+    "void my_flash::flash_fwd_decode(float*)",
+    "void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctorOnSelf_add<c10::BFloat16> >(int)",
+    "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int> > >(Params)",
+    "triton_red_fused_sum_0",
+    "Memcpy DtoD (Device -> Device)",
+)
+
+
+@pytest.mark.parametrize("name", VENDOR)
+def test_a_library_s_kernel_is_excluded(name: str) -> None:
+    patterns = catalog.problem("paged_attention").forbidden_kernels
+    found = (Evidence(shape={"N": 1}, kernels=(Kernel(name="mine", launches=3), Kernel(name=name, launches=1))),)
+    assert [kernel for _, kernel in evidence.excluded(found, patterns)] == [name]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_kernel_of_one_s_own_is_not(name: str) -> None:
+    assert not [p for p in catalog.problem("paged_attention").forbidden_kernels if fnmatchcase(name, p)]
+
+
+def test_an_inner_phase_stops_the_outer_one() -> None:
+    clock = Clock()
+    with clock.phase("check"):
+        time.sleep(0.03)
+        with clock.phase("build"):
+            time.sleep(0.08)
+        time.sleep(0.03)
+    time.sleep(0.02)
+    spent = clock.timings()
+    assert 0.06 <= spent.check_s < 0.08 <= spent.build_s
+    assert spent.total_s >= spent.check_s + spent.build_s + 0.018  # they are rounded to milliseconds
+    assert spent.benchmark_s == spent.audit_s == 0

@@ -1,0 +1,54 @@
+"""Every honest, wrong and cheating submission gets the verdict on its first line, in the real sandbox."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from submission import read
+
+from arena import catalog, judge
+from arena.judge.sampling import CPU
+from arena.sandboxes import bwrap
+
+HERE = Path(__file__).parents[1] / "submissions"
+QUICK = replace(
+    CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3, call_limit_s=5.0, first_call_limit_s=5.0, build_limit_s=20.0
+)
+"""Verdicts do not depend on how many windows are timed; the limits are short so that a hang is found soon."""
+
+
+boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+
+
+def scored(submission, plan=QUICK, sandbox=bwrap):
+    problem = catalog.problem("paged_attention")
+    return judge.score(
+        submission, problem, catalog.hardware("cpu"), digest=catalog.problem_digest(problem.name), sandbox=sandbox, plan=plan
+    )
+
+
+class Broken:
+    """A sandbox in which Python does not start."""
+
+    def run(self, box):
+        return bwrap.run(replace(box, command=("sh", "-c", "echo no library >&2; exit 1")))
+
+
+@boxed
+def test_a_worker_that_fails_before_it_has_the_solution_is_not_charged_to_it():
+    submission, _ = read(HERE / "static_output.py")
+    result = scored(submission, sandbox=Broken())
+    assert (result.verdict, "no library" in result.message) == ("judge_failed", True), result.message
+
+
+@boxed
+@pytest.mark.parametrize("path", sorted(HERE.glob("*.py")), ids=lambda path: path.stem)
+def test_verdict(path):
+    submission, wanted = read(path)
+    result = scored(submission)
+    assert result.verdict == wanted, result.message
+    assert hasattr(result, "peak_fraction") == (wanted == "passed")
+    assert "\n" not in result.message

@@ -1,0 +1,57 @@
+"""A number whose counters show another arithmetic than the problem's says so."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+from arena import catalog
+from arena.judge.warnings import unlike
+from arena.schema import Evidence, ShapeScore
+
+PROBLEM = catalog.problem("fp8_gemm")
+WIDE, FLAT = PROBLEM.shapes["gpu"][0], PROBLEM.shapes["gpu"][-1]
+FLOPS = PROBLEM.flops(WIDE)
+
+
+def scored(shape, bound="compute") -> ShapeScore:
+    return ShapeScore(
+        shape=shape,
+        peak_fraction=0.4,
+        ceiling_s=1e-4,
+        bound=bound,
+        rate="fp8",
+        measured_s=2.5e-4,
+        ci95=(2.4e-4, 2.6e-4),
+        mode="graph",
+        wall_s=2.5e-4,
+        calls_per_window=8,
+        windows=9,
+        process_medians_s=(2.5e-4,),
+        samples_s=((2.5e-4,),),
+        error={"rel_fro": 1e-3},
+    )
+
+
+def told(ops, shape=WIDE, bound="compute", proof="counters") -> str:
+    return unlike(PROBLEM, [scored(shape, bound)], (Evidence(shape=shape, proof=proof, tensor_ops=ops),))
+
+
+def test_the_arithmetic_of_the_problem_is_no_news():
+    assert told({"fp8": FLOPS}) == ""
+    assert told({"fp8": 1.1 * FLOPS, "bf16": 5.0}) == ""
+
+
+@pytest.mark.parametrize(
+    ("ops", "words"),
+    [({"bf16": FLOPS}, "bf16 1.00 of the work"), ({"fp8": FLOPS / 2, "bf16": FLOPS / 2}, "fp8 0.50"), ({}, "nothing")],
+)
+def test_another_arithmetic_is_told(ops, words):
+    text = told(ops)
+    assert text.startswith("not fp8: the tensor cores multiplied otherwise on M=4096, N=4096, K=4096 ")
+    assert words in text
+
+
+def test_nothing_is_said_where_the_arithmetic_is_not_the_bound_or_was_not_counted():
+    assert told({"bf16": 1.0}, FLAT, "memory") == ""
+    assert told({}, proof="unproven") == ""
+    assert unlike(catalog.problem("paged_attention"), [], ()) == ""

@@ -1,0 +1,428 @@
+"""The kit that every workspace gets: the gate, the check, the timing loop and the prompt."""
+
+import ast
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from arena import catalog, paths  # noqa: E402
+from arena.judge import problem_code  # noqa: E402
+from arena.results import run_folder  # noqa: E402
+
+KIT = paths.problems() / "kit"
+CHECK, BENCHMARK = problem_code.kit("check"), problem_code.kit("benchmark")
+PROBLEM = catalog.problem("paged_attention")
+SOLUTIONS = paths.problems() / "paged_attention" / "solutions"
+NEEDS_CC = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler `cc` on this machine")
+MACHINE = "two cores of a test machine"
+
+
+@pytest.fixture
+def work(tmp_path):
+    """A workspace as an agent finds it."""
+    run = run_folder.RunFolder(tmp_path)
+    run.work.mkdir()
+    folders = {"problem_folder": SOLUTIONS.parent, "kit_folder": KIT}
+    run_folder.fill(run, PROBLEM, "cpu", PROBLEM.shapes["cpu"], MACHINE, **folders)
+    return run.work
+
+
+def run(folder, script, *arguments):
+    command = [sys.executable, script, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def checked(work, source):
+    (work / "solution.py").write_text(source)
+    return run(work, "check.py", "--seeds", "1")
+
+
+# ------------------------------------------------------------------ errors and worst
+
+
+def test_errors_by_hand():
+    ref = torch.tensor([[3.0, 4.0], [0.0, 10.0]])
+    out = torch.tensor([[3.0, 4.5], [0.0, 10.0]])
+    errors = CHECK.errors(out, ref)
+    assert errors["rel_fro"] == pytest.approx(0.5 / math.sqrt(125))
+    assert errors["row"] == pytest.approx(0.5 / 5)
+    assert errors["el"] == pytest.approx(0.5 / (math.sqrt(12.5) + 4))
+    assert CHECK.worst(out, ref) == (0, 1)
+
+
+def test_rows_that_are_almost_zero_are_measured_against_a_thousandth_of_the_rest():
+    ref = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
+    out = torch.tensor([[0.001, 0.0], [3.0, 4.0]])
+    errors = CHECK.errors(out, ref)
+    assert errors["row"] == pytest.approx(0.001 / (1e-3 * math.sqrt(12.5)))
+    assert errors["el"] == pytest.approx(0.001 / (1e-3 * math.sqrt(6.25)))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_zeros_miss_by_all_there_is_at_any_scale(scale):
+    ref = torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * scale
+    errors = CHECK.errors(torch.zeros_like(ref), ref)
+    assert (errors["rel_fro"], errors["row"]) == pytest.approx((1, 1))
+    assert set(CHECK.errors(ref, ref).values()) == {0}
+
+
+def test_one_wrong_element_in_a_long_row_shows_in_el():
+    ref = torch.ones(2, 100_000)
+    out = ref.clone()
+    out[1, 777] = 1.1
+    errors = CHECK.errors(out, ref)
+    assert errors["row"] < 1e-3 < errors["el"]
+    assert CHECK.worst(out, ref) == (1, 777)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_infinitely_wrong(bad):
+    ref = torch.ones(2, 3, 4)
+    out = ref.clone()
+    out[1, 2, 3] = bad
+    assert set(CHECK.errors(out, ref).values()) == {math.inf}
+    assert CHECK.worst(out, ref) == (1, 2, 3)
+    assert CHECK.errors(out, out)["el"] == 0
+    assert set(CHECK.errors(ref, out).values()) == {math.inf}
+
+
+def test_an_answer_of_zeros_and_a_scalar_can_be_measured():
+    zeros = torch.zeros(3, 3)
+    assert set(CHECK.errors(zeros, zeros).values()) == {0}
+    assert CHECK.errors(zeros + 1e-6, zeros)["el"] > 1e100
+    assert CHECK.errors(torch.tensor(1.5), torch.tensor(1.0))["rel_fro"] == 0.5
+    assert CHECK.worst(torch.tensor(1.5), torch.tensor(1.0)) == ()
+
+
+# ------------------------------------------------------------------ accept and call_all
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+WANTED = (torch.zeros(2, 3, dtype=torch.bfloat16),)
+GOOD = torch.ones(2, 3, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "returned, code",
+    [
+        (None, "WRONG_TYPE"),
+        ([1.0], "WRONG_TYPE"),
+        (GOOD.as_subclass(Sub), "WRONG_TYPE"),
+        (torch.nn.Parameter(GOOD), "WRONG_TYPE"),
+        (GOOD.float().numpy(), "WRONG_TYPE"),
+        ((), "WRONG_COUNT"),
+        ((GOOD, GOOD), "WRONG_COUNT"),
+        (GOOD[:1], "WRONG_SHAPE"),
+        (GOOD[None], "WRONG_SHAPE"),
+        (GOOD.float(), "WRONG_DTYPE"),
+        (GOOD.to("meta"), "WRONG_DEVICE"),
+        (GOOD.to_sparse(), "WRONG_LAYOUT"),
+        (torch.ones(3, 2, dtype=torch.bfloat16).T, "WRONG_LAYOUT"),
+        (torch.ones(1, 3, dtype=torch.bfloat16).expand(2, 3), "WRONG_LAYOUT"),
+    ],
+)
+def test_what_is_no_output_is_refused_with_its_code(returned, code):
+    with pytest.raises(BENCHMARK.BadOutput) as refusal:
+        BENCHMARK.accept(returned, WANTED)
+    assert refusal.value.code == getattr(BENCHMARK, code)
+    assert refusal.value.text == str(refusal.value) != ""
+
+
+@pytest.mark.parametrize("returned", [GOOD, (GOOD,), [GOOD]])
+def test_one_output_may_come_alone_or_wrapped(returned):
+    (out,) = BENCHMARK.accept(returned, WANTED)
+    assert out is GOOD
+
+
+def test_codes_are_small_and_distinct():
+    codes = [value for name, value in vars(BENCHMARK).items() if name.startswith("WRONG_")]
+    assert sorted(codes) == list(range(1, len(codes) + 1))
+
+
+def test_call_all_fills_every_output():
+    inputs = [(torch.full((4,), float(i)), torch.ones(4)) for i in range(5)]
+    outputs = [(torch.zeros(4), torch.zeros(4)) for _ in inputs]
+    BENCHMARK.call_all(lambda a, b: (a + b, a - b), inputs, outputs)
+    assert [(int(x[0]), int(y[0])) for x, y in outputs] == [(i + 1, i - 1) for i in range(5)]
+    with pytest.raises(BENCHMARK.BadOutput):
+        BENCHMARK.call_all(lambda a, b: a, inputs, outputs)
+
+
+def test_the_buffer_that_is_copied_to_is_no_answer():
+    outputs = [(torch.zeros(4),)]
+    with pytest.raises(BENCHMARK.BadOutput) as refused:
+        BENCHMARK.call_all(lambda a: outputs[0][0].copy_(a), [(torch.ones(4),)], outputs)
+    assert refused.value.code == BENCHMARK.WRONG_STORAGE
+
+
+def test_call_all_keeps_an_output_buffer_that_is_used_again():
+    static = torch.zeros(4)
+    outputs = [(torch.zeros(4),) for _ in range(3)]
+    BENCHMARK.call_all(static.copy_, [(torch.full((4,), float(i)),) for i in range(3)], outputs)
+    assert [out[0].item() for (out,) in outputs] == [0, 1, 2]
+
+
+# ------------------------------------------------------------------ outputs that are given
+
+
+def called(solution, *inputs):
+    """The outputs after one call of a solution that is given them."""
+    outputs = (torch.zeros(4), torch.zeros(4, dtype=torch.int64))
+    BENCHMARK.call_all(solution, [inputs], [outputs], given=True)
+    return [out.tolist() for out in outputs]
+
+
+def test_a_solution_is_given_its_outputs_after_its_inputs():
+    def solution(a, y, count):
+        y.copy_(a)
+        count.fill_(3)
+
+    assert called(solution, torch.ones(4)) == [[1, 1, 1, 1], [3, 3, 3, 3]]
+
+
+Y = "y"
+"""Stands for the output itself."""
+
+
+@pytest.mark.parametrize("returned", [False, (), torch.ones(4), Y], ids=["False", "empty", "tensor", "its output"])
+def test_whoever_writes_into_outputs_returns_nothing(returned):
+    with pytest.raises(BENCHMARK.BadOutput, match="write into the outputs that they are given and return None") as refused:
+        called(lambda a, y, count: y.copy_(a) if returned is Y else returned, torch.ones(4))
+    assert refused.value.code == BENCHMARK.WRONG_RETURN
+
+
+MOVES = {
+    "set_": lambda y, a: y.set_(a),
+    "data": lambda y, a: setattr(y, "data", a),
+    "resize_": lambda y, a: y.resize_(2),
+    "another view": lambda y, a: y.set_(y.flip(0)),
+    "transposed": lambda y, a: y.unsqueeze_(0),
+}
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+def test_an_output_stays_where_it_is(move):
+    def solution(a, y, count):
+        move(y, a)
+
+    outputs = (torch.zeros(4), torch.zeros(4))
+    with pytest.raises(BENCHMARK.BadOutput) as refused:
+        BENCHMARK.call_all(solution, [(torch.ones(4),)], [outputs], given=True)
+    assert refused.value.code == BENCHMARK.WRONG_STORAGE
+    assert outputs[0].tolist() == [0, 0, 0, 0]
+
+
+def test_buffers_hold_no_answer_before_a_call():
+    floats, integers = BENCHMARK.output_buffers(
+        {"outputs": [{"shape": ["N", 3], "dtype": "bfloat16"}, {"shape": [64], "dtype": "int32"}]}, {"N": 2}, "cpu"
+    )
+    assert floats.shape == (2, 3) and floats.isnan().all()
+    assert len(integers.unique()) > 1
+
+
+def test_a_solution_that_replaces_torchs_functions_fools_only_itself(tmp_path):
+    program = f"""
+import sys
+sys.path.insert(0, {str(KIT)!r})
+import torch, benchmark
+solution = benchmark.load_solution({str(SOLUTIONS / "cheat_patch_clock.py")!r})
+q = torch.ones(2, 3)
+outputs = [(torch.zeros(2, 3),)]
+q.copy_(torch.zeros(2, 3))
+print("patched" if q.sum() == 6 else "not patched")
+benchmark.call_all(solution, [(q, q, q, q)], outputs)
+print("written" if outputs[0][0].abs().sum() > 0 else "untouched")
+"""
+    done = run(tmp_path, "-c", program)
+    assert done.stdout.split("\n")[:2] == ["patched", "written"], done.stderr
+
+
+@pytest.mark.timing
+def test_the_loop_costs_a_few_microseconds_a_call():
+    out = torch.zeros(4, 8, 64, dtype=torch.bfloat16)
+    inputs, outputs = [(out,)] * 1000, [(torch.zeros_like(out),)] * 1000
+    assert min(BENCHMARK.timed(lambda _: out, inputs, outputs, "cpu") for _ in range(5)) / 1000 < 20e-6
+
+
+# ------------------------------------------------------------------ loading
+
+
+def test_loading_says_what_is_wrong(tmp_path):
+    with pytest.raises(BENCHMARK.BadSolution, match="no such file"):
+        BENCHMARK.load_solution(tmp_path / "solution.py")
+    (tmp_path / "solution.py").write_text("def solve(x): return x\n")
+    with pytest.raises(BENCHMARK.BadSolution, match="defines no function `solution`"):
+        BENCHMARK.load_solution(tmp_path / "solution.py")
+
+
+@pytest.mark.parametrize("name", ["check.py", "benchmark.py"])
+def test_a_kit_file_stands_alone_and_does_nothing_when_imported(name, tmp_path):
+    shutil.copyfile(KIT / name, tmp_path / name)
+    done = run(tmp_path, "-c", f"import {name.removesuffix('.py')}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    tree = ast.parse((KIT / name).read_text())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    outside = {module.partition(".")[0] for module in imported} - set(sys.stdlib_module_names) - {"torch", "benchmark"}
+    assert outside == set()
+
+
+# ------------------------------------------------------------------ check.py in a workspace
+
+
+@pytest.mark.parametrize("stem", [pytest.param("oracle", marks=NEEDS_CC), "naive"])
+def test_check_passes_an_honest_solution(work, stem):
+    done = checked(work, (SOLUTIONS / f"{stem}.py").read_text())
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "PASS"
+    assert len(lines) == 1 + len(PROBLEM.shapes["cpu"])
+    for line, shape in zip(lines, PROBLEM.shapes["cpu"], strict=False):
+        assert line.startswith("ok  ")
+        assert all(f"{name}={size}" in line for name, size in shape.items())
+        assert all(f"{key} " in line for key in ("rel_fro", "row", "el"))
+        assert all(f"(limit {limit:g})" in line for limit in PROBLEM.tolerance.values())
+
+
+FOUND_BY_CHECK = [
+    path.stem for path in sorted(SOLUTIONS.glob("wrong_*.py")) if path.stem not in ("wrong_nan_times_zero", "wrong_no_max")
+]
+
+
+@pytest.mark.parametrize("stem", FOUND_BY_CHECK)
+def test_check_fails_a_wrong_solution_and_says_where(work, stem):
+    done = checked(work, (SOLUTIONS / f"{stem}.py").read_text())
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "FAIL"
+    assert re.search(r"out\[\d+, \d+, \d+\] is \S+ and should be \S+", done.stdout)
+
+
+NAIVE = (SOLUTIONS / "naive.py").read_text()
+EVERY_OTHER_CALL = """
+honest, calls = solution, []
+def solution(*inputs):
+    calls.append(1)
+    return honest(*inputs) * (len(calls) % 2)
+"""
+
+
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ((SOLUTIONS / "cheat_lazy_tensor.py").read_text(), "plain torch.Tensor"),
+        (NAIVE.replace("    return out", "    kv.zero_()\n    return out"), "input kv was changed"),
+        (NAIVE.replace("    return out", "    return out.float()"), "it must be torch.bfloat16"),
+        (NAIVE.replace("    return out", "    return out[:1]"), "it must be (4, 8, 64)"),
+        (NAIVE.replace("    return out", "    return out * float('nan')"), "is nan and should be"),
+        (NAIVE + EVERY_OTHER_CALL, "wrong at the second"),
+        ("def solve(): ...\n", "defines no function `solution`"),
+    ],
+    ids=["subclass", "changes input", "dtype", "shape", "nan", "second call", "no function"],
+)  # fmt: skip
+def test_check_explains_other_faults(work, source, words):
+    done = checked(work, source)
+    assert done.returncode == 1
+    assert words in done.stdout
+    assert done.stdout.splitlines()[-1] == "FAIL"
+
+
+def test_check_shows_the_solutions_own_error(work):
+    done = checked(work, "def solution(*inputs):\n    raise ZeroDivisionError('by me')\n")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "FAIL"
+    assert done.stderr.splitlines()[-1] == "ZeroDivisionError: by me"
+
+
+def test_check_without_a_solution(work):
+    done = run(work, "check.py")
+    assert done.returncode == 1
+    assert "solution.py: no such file" in done.stdout
+
+
+def test_a_seed_repeats_a_failure(work):
+    (work / "solution.py").write_text((SOLUTIONS / "wrong_zeros.py").read_text())
+    first, second = (run(work, "check.py", "--seeds", "1", "--seed", "5").stdout for _ in range(2))
+    assert first == second
+    assert "seed 5" in first
+
+
+def test_check_for_a_gpu_says_that_there_is_none(work):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    facts = json.loads((work / "problem.json").read_text()) | {"profile": "gpu"}
+    (work / "problem.json").write_text(json.dumps(facts))
+    done = checked(work, NAIVE)
+    assert done.returncode == 1
+    assert "torch finds none here" in done.stdout
+    assert run(work, "benchmark.py").returncode == 2
+
+
+# ------------------------------------------------------------------ benchmark.py in a workspace
+
+SILENT_ABOUT = ("ceiling", "peak", "score", "evaluat", "benchmark of", "budget", "minutes", "fraction")
+
+
+def test_benchmark_prints_a_row_for_each_shape(work):
+    (work / "solution.py").write_text(NAIVE)
+    done = run(work, "benchmark.py", "--windows", "3")
+    assert done.returncode == 0, done.stderr
+    first, *rows = done.stdout.splitlines()
+    assert first.startswith("times on one core") or first.startswith("times with one torch thread")
+    assert len(rows) == len(PROBLEM.shapes["cpu"])
+    for row, shape in zip(rows, PROBLEM.shapes["cpu"], strict=True):
+        name, figures = row.split(": ")
+        assert name == " ".join(f"{key}={size}" for key, size in shape.items())
+        found = re.fullmatch(r"(\S+) us per call \((\S+)\.\.(\S+)\), (\S+) GB/s, (\S+) TFLOP/s", figures)
+        call_us, low_us, high_us, gb_s, tflops = map(float, found.groups())
+        assert low_us <= call_us <= high_us
+        assert gb_s == pytest.approx(PROBLEM.bytes(shape) / call_us / 1e3, abs=0.06)
+        assert tflops == pytest.approx(PROBLEM.flops(shape) / call_us / 1e6, abs=1e-4)
+    assert not [word for word in SILENT_ABOUT if word in done.stdout.lower()]
+
+
+def test_benchmark_refuses_what_is_no_output(work):
+    (work / "solution.py").write_text((SOLUTIONS / "cheat_lazy_tensor.py").read_text())
+    done = run(work, "benchmark.py", "--windows", "1")
+    assert done.returncode == 1
+    assert "plain torch.Tensor" in done.stdout
+
+
+# ------------------------------------------------------------------ the prompt
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_the_prompt_holds_every_fact_and_nothing_about_being_judged(profile):
+    shapes = PROBLEM.shapes[profile]
+    prompt = run_folder.render_prompt(KIT / "prompt.md.j2", problem=PROBLEM, profile=profile, shapes=shapes, machine=MACHINE)
+    for shape in shapes:
+        assert "- " + ", ".join(f"{name} = {size}" for name, size in shape.items()) + "\n" in prompt
+    for tensor in (*PROBLEM.inputs, *PROBLEM.outputs):
+        assert f"- `{tensor.name}` ({', '.join(map(str, tensor.shape))}) {tensor.dtype}: {tensor.note}\n" in prompt
+    for limit in PROBLEM.tolerance.values():
+        assert f"at most {limit}" in prompt
+    for fact in (PROBLEM.title, PROBLEM.operator.strip(), PROBLEM.distribution.strip(), MACHINE, *PROBLEM.stress):
+        assert fact in prompt
+    for name in PROBLEM.forbidden:
+        assert f"`{name}`" in prompt
+    assert "def solution(q, kv, block_table, seq_lens):" in prompt
+    assert "`python check.py`" in prompt and "`python benchmark.py`" in prompt
+    assert ("one core" in prompt) == (profile == "cpu")
+    assert ("Triton" in prompt) == (profile == "gpu")
+    assert not [word for word in SILENT_ABOUT if word in prompt.lower()]
+    assert "\n\n\n" not in prompt and "{{" not in prompt and "{%" not in prompt
+
+
+def test_no_file_of_a_workspace_speaks_of_being_judged(work):
+    for name in ("PROMPT.md", "problem.json", "reference.py", "check.py", "benchmark.py"):
+        text = (work / name).read_text().lower()
+        assert not [word for word in SILENT_ABOUT if word in text.replace("scores", "")], name

@@ -1,0 +1,518 @@
+"""The problem `topk_bitonic`: its inputs, its reference, its gate, and what its solutions get."""
+
+import math
+import shutil
+import subprocess
+import sys
+import typing
+from fnmatch import fnmatchcase
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from arena import catalog, paths  # noqa: E402
+from arena.judge import forbidden, problem_code, verify  # noqa: E402
+from arena.schema import Verdict  # noqa: E402
+
+PROBLEM = catalog.problem("topk_bitonic")
+CODE = problem_code.load(PROBLEM, "cpu")
+REFERENCE, HIDDEN = (sys.modules[f"arena_problem_topk_bitonic.{name}"] for name in ("reference", "hidden"))
+KIT = problem_code.kit("benchmark")
+SOLUTIONS = sorted((paths.problems() / "topk_bitonic" / "solutions").glob("*.py"))
+PUBLIC = [dict(shape) for shape in PROBLEM.shapes["cpu"]]
+SHAPES = PUBLIC + [dict(shape) for shape in CODE.extra_shapes]
+SMALL = {"rows": 6, "n": 1500, "k": 20}
+TABLE = {"rows": 8, "n": 16384, "k": 64}
+"""Where each shortcut is tried on each class of inputs."""
+MODES = ("public", *CODE.modes)
+SEEDS = (1, 2**40 + 3, 2**62 + 5)
+INF = math.inf
+
+
+def words(shape):
+    return "-".join(f"{name}{size}" for name, size in shape.items())
+
+
+def make(shape, seed, mode="public"):
+    return CODE.make_inputs(shape, seed, mode, "cpu")
+
+
+def errors(outs, inputs):
+    """The errors of a solution's outputs."""
+    [(_, found, _)] = CODE.measure(outs, CODE.outputs(inputs), inputs)
+    return found
+
+
+def accepted(outs, inputs):
+    return verify.inside(errors(outs, inputs), PROBLEM.tolerance)
+
+
+def solution(stem):
+    return KIT.load_solution(paths.problems() / "topk_bitonic" / "solutions" / f"{stem}.py")
+
+
+def verdict_of(path):
+    return path.read_text().partition("\n")[0].removeprefix("# verdict: ")
+
+
+def winners(x, k):
+    """Places (rows, k) of the k largest, in the order of their row."""
+    return x.topk(k).indices.sort().values
+
+
+@pytest.fixture(scope="module")
+def honest():
+    """Both honest solutions; the oracle is compiled once."""
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler `cc` on this machine")
+    return {stem: solution(stem) for stem in ("oracle", "naive")}
+
+
+# ------------------------------------------------------------------ inputs
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("other", [2, 1 + 2**32, 1 + 2**62, 1 + 2**100])
+def test_two_seeds_give_two_input_sets(mode, other):
+    assert not torch.equal(make(SMALL, 1, mode)[0], make(SMALL, other, mode)[0])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(mode):
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    first = make(SMALL, 5, mode)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(8)
+    for a, b in zip(first, make(SMALL, 5, mode), strict=True):
+        assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", SHAPES, ids=words)
+def test_sizes_depend_on_the_shape_alone_and_nothing_is_nan(shape, mode):
+    for seed in SEEDS:
+        inputs = x, ranks = make(shape, seed, mode)
+        assert not x.isnan().any()
+        assert ranks.tolist() == list(range(shape["k"]))
+        assert all(t.is_contiguous() for t in inputs)
+        for tensor, stated in zip(inputs, PROBLEM.inputs, strict=True):
+            assert tensor.dtype == getattr(torch, stated.dtype)
+            assert tensor.shape == tuple(shape[name] for name in stated.shape)
+
+
+def test_public_rows_are_as_the_prompt_says():
+    x, _ = make({"rows": 400, "n": 1000, "k": 1}, 3)
+    scale = x.std(1)
+    mean = x.mean(1) / scale
+    assert 0.9 < scale.log().std() < 1.1 and abs(scale.log().mean()) < 0.15
+    assert 0.9 < mean.std() < 1.1 and abs(mean.mean()) < 0.15
+    z = (x - x.mean(1, keepdim=True)) / scale[:, None]
+    assert abs(z.pow(4).mean() - 3) < 0.1
+
+
+def test_an_unknown_mode_names_the_known_ones():
+    with pytest.raises(ValueError, match="signed_zeros"):
+        make(PUBLIC[0], 0, "nonsense")
+    with pytest.raises(ValueError, match="known: public"):
+        REFERENCE.make_inputs(PUBLIC[0], 0, "stride")
+
+
+# ------------------------------------------------------------------ hidden modes
+
+
+def test_a_cluster_differs_in_the_last_bits_alone():
+    bits = make(SMALL, 3, "cluster")[0].view(torch.int32).long()
+    apart = bits.amax(1) - bits.amin(1)
+    assert (apart < 4096).all() and (apart > 3500).all()
+    assert len((bits[:, 0] >> 12).unique()) == len(bits)
+    assert (bits < 0).any() and (bits > 0).any()
+
+
+@pytest.mark.parametrize("shape", [TABLE, *SHAPES], ids=words)
+def test_the_winners_of_a_block_are_neighbours(shape):
+    length = max(shape["k"], shape["n"] // 64)
+    for seed in SEEDS:
+        place = winners(make(shape, seed, "block")[0], shape["k"])
+        assert (place[:, -1] - place[:, 0] < length).all()
+
+
+def test_a_block_lies_at_either_end_or_anywhere():
+    place = winners(make({"rows": 300, "n": 6400, "k": 100}, 3, "block")[0], 100)
+    ends = [(place[:, 0] == 0).float().mean(), (place[:, -1] == 6399).float().mean()]
+    assert all(0.2 < share < 0.5 for share in ends)
+    elsewhere = place[(place[:, 0] > 0) & (place[:, -1] < 6399), 0]
+    assert len(elsewhere.unique()) > 50
+
+
+@pytest.mark.parametrize("shape", [TABLE, PUBLIC[1]], ids=words)
+def test_the_winners_of_a_stride_leave_gaps(shape):
+    steps, offsets = set(), set()
+    for seed in range(1, 9):
+        place = winners(make(shape, seed, "stride")[0], shape["k"])
+        for row in place:
+            gaps = row.diff()
+            step = math.gcd(*gaps.tolist())
+            assert 1 <= step <= shape["n"] // shape["k"]
+            steps.add(step)
+            offsets.add(int(row[0]) % step)
+    powers = {step for step in steps if step >= 16 and step & (step - 1) == 0}
+    assert len(powers) >= 3 and len(steps - powers) >= 10 and len(offsets) >= 20
+
+
+def test_every_stride_has_as_many_winners_as_are_wanted():
+    for shape in (TABLE, *SHAPES):
+        places, _ = HIDDEN.generators(4, "cpu")
+        lifted = HIDDEN.stride(torch.zeros(shape["rows"], shape["n"]), shape["k"], places)
+        assert (lifted.sum(1) >= shape["k"]).all()
+
+
+@pytest.mark.parametrize(("mode", "sign"), [("ascending", 1), ("descending", -1)])
+def test_sorted_rows(mode, sign):
+    x, _ = make(SMALL, 3, mode)
+    assert (x.diff() * sign >= 0).all() and (x[:, 0] != x[:, -1]).all()
+
+
+def test_denormal_numbers_of_either_sign():
+    x, _ = make(SMALL, 3, "denormal")
+    assert (x.abs() < torch.finfo(torch.float32).tiny).all()
+    assert (x > 0).float().mean() > 0.4 and (x < 0).float().mean() > 0.4
+    assert len(x[0].unique()) > 1000
+
+
+def test_ties_and_constant_rows():
+    x, _ = make(SMALL, 3, "ties")
+    assert all(len(row.unique()) == 64 for row in x)
+    assert len(x.amax(1).unique()) > 3
+    x, _ = make(SMALL, 3, "constant")
+    assert (x == x[:, :1]).all() and len(x.unique()) == len(x)
+
+
+def test_few_finite_elements_or_none():
+    x, _ = make(SMALL, 3, "few_finite")
+    finite = x.isfinite().sum(1)
+    assert finite[0] == 0 and (finite[1:] > 0).all() and (finite <= 7).all()
+    assert (x[~x.isfinite()] == -INF).all()
+    assert make({"rows": 1, "n": 500, "k": 20}, 3, "few_finite")[0].isfinite().any()
+
+
+def test_zeros_of_either_sign_are_the_last_winners():
+    x, ranks = make(SMALL, 3, "signed_zeros")
+    assert ((x > 0).sum(1) < len(ranks)).all() and (x > 0).any(1).all()
+    zero = x == 0
+    assert (zero & x.signbit()).any(1).all() and (zero & ~x.signbit()).any(1).all()
+    assert (REFERENCE.reference(x, ranks)[0][:, -1] == 0).all()
+
+
+def test_more_infinities_than_are_wanted_and_fewer():
+    x, _ = make({"rows": 100, "n": 2000, "k": 20}, 3, "infinities")
+    count = (x == INF).sum(1)
+    assert (count > 25).any() and ((count > 0) & (count < 15)).any()
+    assert 0.08 < (x == -INF).float().mean() < 0.12
+
+
+def test_negative_rows_and_wide_ones():
+    x, _ = make(SMALL, 3, "negative")
+    assert (x < 0).all()
+    x, _ = make(SMALL, 3, "wide")
+    assert x.isfinite().all() and 0.45 < (x.abs() > 1).float().mean() < 0.55
+    assert x.max() > 1e38 and x.min() < -1e38 and (x.abs() < 1e-30).any()
+
+
+# ------------------------------------------------------------------ reference and formulas
+
+
+def test_the_reference_on_a_case_done_by_hand():
+    x = torch.tensor([[3.0, -INF, 7.0, 1e-42, 3.0], [-INF, -2.0, INF, -INF, -0.0]])
+    values, indices = REFERENCE.reference(x, REFERENCE.ranks(4, "cpu"))
+    assert values.tolist() == [[7.0, 3.0, 3.0, x[0, 3].item()], [INF, 0.0, -2.0, -INF]]
+    assert values.dtype == torch.float64 and indices.dtype == torch.int64
+    assert indices[0, 0] == 2 and set(indices[0, 1:3].tolist()) == {0, 4} and indices[0, 3] == 3
+    assert indices[1, :3].tolist() == [2, 4, 1] and indices[1, 3] in (0, 3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_reference_agrees_with_pythons_own_order(mode):
+    x, ranks = make(SMALL, 3, mode)
+    values, indices = REFERENCE.reference(x, ranks)
+    for row, found, places in zip(x.tolist(), values.tolist(), indices.tolist(), strict=True):
+        assert found == sorted(row, reverse=True)[: len(ranks)]
+        assert [row[place] for place in places] == found and len(set(places)) == len(places)
+
+
+def test_work_counted_by_hand():
+    shape = {"rows": 3, "n": 10, "k": 2}
+    assert PROBLEM.flops(shape) == 30
+    # 30 elements of 4 bytes; 6 values of 4 bytes and 6 indices of 8.
+    assert PROBLEM.bytes(shape) == 120 + 24 + 48
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=words)
+def test_the_formula_counts_every_byte_of_a_call_once(shape):
+    x, ranks = make(shape, 3)
+    values, indices = REFERENCE.reference(x, ranks)
+    assert PROBLEM.bytes(shape) == x.nbytes + values.float().nbytes + indices.nbytes
+
+
+def test_every_shape_is_one_that_the_prompt_speaks_of():
+    for profile in ("cpu", "gpu"):
+        timed = [tuple(shape.values()) for shape in PROBLEM.timed(profile)]
+        extra = [tuple(shape.values()) for shape in HIDDEN.EXTRA_SHAPES[profile]]
+        assert all(1 <= k <= min(n, 2048) for _, n, k in timed + extra)
+        assert not set(timed) & set(extra)
+        assert any(k == 1 for _, _, k in extra) and any(k == n for _, n, k in extra) and any(n % 2 for _, n, _ in extra)
+
+
+# ------------------------------------------------------------------ the gate
+
+X = torch.tensor([[1.0, 5.0, 5.0, -0.0, 0.0, -INF], [2.0, 2.0, 2.0, 2.0, 2.0, 2.0]])
+RIGHT = ([[5.0, 5.0, 1.0, 0.0], [2.0, 2.0, 2.0, 2.0]], [[1, 2, 0, 3], [0, 1, 2, 3]])
+
+
+def judged(values, indices):
+    inputs = (X, REFERENCE.ranks(4, "cpu"))
+    outs = (torch.tensor(values), torch.tensor(indices))
+    [(_, found, place)] = CODE.measure(outs, CODE.outputs(inputs), inputs)
+    return found, place()
+
+
+@pytest.mark.parametrize(
+    ("row", "values", "indices"),
+    [
+        (0, [5.0, 5.0, 1.0, 0.0], [2, 1, 0, 3]),
+        (0, [5.0, 5.0, 1.0, 0.0], [1, 2, 0, 4]),
+        (0, [5.0, 5.0, 1.0, -0.0], [1, 2, 0, 4]),
+        (1, [2.0, 2.0, 2.0, 2.0], [5, 0, 3, 1]),
+    ],
+)
+def test_any_choice_among_equal_elements_is_right(row, values, indices):
+    answer = [[list(each) for each in part] for part in RIGHT]
+    answer[0][row], answer[1][row] = values, indices
+    assert judged(*answer) == ({"values": 0, "gather": 0, "range": 0, "repeats": 0}, "nothing is wrong")
+
+
+@pytest.mark.parametrize(
+    ("row", "values", "indices", "wrong", "said"),
+    [
+        # In the wrong order, although the set is right.
+        (0, [5.0, 1.0, 5.0, 0.0], [1, 0, 2, 3], {"values": 2}, "values[0, 1] is 1 and should be 5"),
+        # Not the largest ones.
+        (0, [5.0, 5.0, 0.0, 0.0], [1, 2, 4, 3], {"values": 1}, "values[0, 2] is 0 and should be 1"),
+        # One unit in the last place off, in the value and in what the index leads to.
+        (0, [5.0, 5.0, 1.0000001, 0.0], [1, 2, 0, 3], {"values": 1, "gather": 1}, "values[0, 2] is 1.00000012 and should be 1"),
+        # A true value and another's place.
+        (0, [5.0, 5.0, 1.0, 0.0], [1, 2, 5, 3], {"gather": 1}, "values[0, 2] is 1, and x[0, 5], named there, -inf"),
+        # The same place three times.
+        (1, [2.0, 2.0, 2.0, 2.0], [1, 4, 1, 1], {"repeats": 2}, "indices[1] names 1 more than once"),
+        # Outside, on either side: no place to look at.
+        (1, [2.0, 2.0, 2.0, 2.0], [0, -1, 6, 3], {"range": 2}, "indices[1, 1] is -1, and a row has 6 elements"),
+        (1, [2.0, 2.0, 2.0, 2.0], [0, 2**62, 1, 3], {"range": 1}, f"indices[1, 1] is {2**62}, and a row has 6 elements"),
+        # Infinite where a finite value is due: the kit says so before the problem is asked.
+        (1, [2.0, 2.0, 2.0, -INF], [0, 1, 2, 3], dict.fromkeys(PROBLEM.tolerance, INF), "values[1, 3] is -inf"),
+    ],
+)  # fmt: skip
+def test_every_kind_of_fault_is_told(row, values, indices, wrong, said):
+    answer = [[list(each) for each in part] for part in RIGHT]
+    answer[0][row], answer[1][row] = values, indices
+    found, told = judged(*answer)
+    assert found == {"values": 0, "gather": 0, "range": 0, "repeats": 0, **wrong}
+    assert told.startswith(said)
+
+
+def test_not_a_number_is_wrong_even_where_minus_infinity_is_due():
+    x = torch.full((1, 4), -INF)
+    inputs = (x, REFERENCE.ranks(2, "cpu"))
+    assert accepted((torch.tensor([[-INF, -INF]]), torch.tensor([[3, 0]])), inputs)
+    for bad in (math.nan, -3e38, INF):
+        assert not accepted((torch.tensor([[-INF, bad]]), torch.tensor([[3, 0]])), inputs)
+
+
+def test_two_right_answers_agree_with_each_other():
+    inputs = make(SMALL, 3, "ties")
+    first = REFERENCE.reference(*inputs)
+    # The other end of the row first: other places of the same values.
+    x, ranks = inputs
+    values, indices = REFERENCE.reference(x.flip(1), ranks)
+    second = (values.float(), x.shape[1] - 1 - indices)
+    assert not torch.equal(second[1], first[1])
+    verify._same(tuple(t.float() if t.is_floating_point() else t for t in first), second, inputs, CODE, PROBLEM, SMALL, "ties")
+
+
+# ------------------------------------------------------------------ what catches which shortcut
+
+CAUGHT: dict[str, str] = {
+    "wrong_bf16_keys": "public cluster block stride ascending denormal",
+    "wrong_radix_16": "public cluster block stride ascending denormal",
+    "wrong_radix_24": "cluster denormal",
+    "wrong_chunks_64_keep_4": "block ascending descending",
+    "wrong_chunks_64_keep_8": "block ascending descending",
+    "wrong_chunks_256_keep_4": "block ascending descending",
+    "wrong_lanes_64_keep_8": "stride",
+    "wrong_first_reaching": "cluster few_finite signed_zeros",
+    "wrong_flat_places": "public",
+    "wrong_flushed": "denormal",
+    "wrong_linear_bins": "few_finite signed_zeros infinities wide",
+    "wrong_minus_inf_mark": "few_finite",
+    "wrong_normal_bound": "cluster ties constant few_finite",
+    "wrong_repeated_places": "cluster denormal ties constant few_finite signed_zeros infinities",
+    "wrong_rounded_values": "public",
+    "wrong_unsorted": "public",
+    "wrong_zero_start": "few_finite signed_zeros negative",
+    "wrong_zeros": "public",
+    "cheat_moves_winners": "public",
+}
+"""Classes that catch a shortcut whatever the seed. Where `public` is not among them, it lets the shortcut pass."""
+BY_CHANCE = {"wrong_chunks_64_keep_4", "wrong_chunks_256_keep_4", "wrong_radix_24", "wrong_repeated_places", "wrong_zero_start"}
+"""Public inputs catch these now and then: five winners in one chunk, two equal elements, a row without a positive winner."""
+ELSEWHERE = {"wrong_whole_tiles", "cheat_bound_by_pointer"}
+"""Shown in tests of their own."""
+
+
+@pytest.mark.parametrize("stem", CAUGHT)
+def test_each_shortcut_is_caught_by_the_classes_made_for_it(stem):
+    wrong, caught = solution(stem), CAUGHT[stem].split()
+    for mode in caught if stem in BY_CHANCE else {"public", *caught}:
+        for seed in SEEDS[:2]:
+            x, ranks = make(TABLE, seed, mode)
+            assert accepted(wrong(x.clone(), ranks), (x, ranks)) == (mode not in caught), (mode, seed)
+
+
+def test_the_table_holds_every_wrong_solution():
+    assert {path.stem for path in SOLUTIONS if path.stem.startswith(("wrong_", "cheat_"))} == CAUGHT.keys() | ELSEWHERE
+
+
+def test_what_fills_no_tile_is_missed_where_the_winners_lie_at_the_end():
+    wrong = solution("wrong_whole_tiles")
+    for seed in SEEDS:
+        inputs = make(TABLE, seed, "block")
+        assert accepted(wrong(*inputs), inputs), "16384 is a multiple of 128"
+        inputs = make(PUBLIC[1], seed, "block")
+        assert not accepted(wrong(*inputs), inputs)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("stem", ["oracle", "naive"])
+def test_honest_solutions_are_exact_in_every_mode(honest, stem, mode):
+    for shape in (*SHAPES, TABLE):
+        for seed in SEEDS[: 1 if stem == "naive" else None]:
+            inputs = make(shape, seed, mode)
+            assert accepted(honest[stem](*inputs), inputs), (shape, seed)
+
+
+def test_moved_winners_look_right_to_whoever_reads_the_inputs_afterwards():
+    cheat, (x, ranks) = solution("cheat_moves_winners"), make(TABLE, 1)
+    spoilt = x.clone()
+    outs = cheat(spoilt, ranks)
+    assert errors(outs, (x, ranks))["values"] == 0
+    assert accepted(outs, (x, ranks)) is False
+    assert torch.equal(spoilt.gather(1, outs[1]), outs[0])
+    assert not torch.equal(spoilt, x), "which the judge looks at"
+
+
+def test_a_bound_of_earlier_rows_is_right_until_the_buffer_gets_new_ones():
+    cheat = solution("cheat_bound_by_pointer")
+    x, ranks = make(TABLE, 1)
+    assert accepted(cheat(x, ranks), (x, ranks))
+    x.copy_(make(TABLE, 2)[0])
+    assert not accepted(cheat(x, ranks), (x, ranks))
+
+
+@pytest.mark.timing
+def test_the_oracle_is_three_times_as_fast_as_naive(honest):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for shape in PUBLIC:
+            inputs = [make(shape, seed) for seed in range(8)]
+            outputs = [KIT.output_buffers(PROBLEM.model_dump(), shape, "cpu") for _ in inputs]
+            times = {stem: min(KIT.timed(each, inputs, outputs, "cpu") for _ in range(5)) for stem, each in honest.items()}
+            assert times["naive"] > 3 * times["oracle"], shape
+    finally:
+        torch.set_num_threads(threads)
+
+
+# ------------------------------------------------------------------ the solutions' own form
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_a_solution_names_its_verdict_and_says_what_it_is(path):
+    first, second = path.read_text().splitlines()[:2]
+    assert first.startswith("# verdict: ")
+    assert verdict_of(path) in typing.get_args(Verdict)
+    assert second.startswith("# ") and second.endswith(".")
+    assert (verdict_of(path) == "passed") == (path.stem.partition("_")[0] in ("oracle", "naive"))
+    if path.stem.startswith("wrong_"):
+        assert verdict_of(path) == "incorrect"
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_no_solution_is_refused_for_a_name_alone(path):
+    assert forbidden.forbidden(path.read_text(), PROBLEM.forbidden) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.topk(x, 3)",
+        "def solution(x, ranks):\n    return x.topk(len(ranks))",
+        "def solution(x, ranks):\n    return x.sort(descending=True)",
+        "def solution(x, ranks):\n    return x.view(-1).argsort()",
+        "def solution(x, ranks):\n    return x.kthvalue(3)",
+        "import torch\ntorch.unique_consecutive(x)",
+        "import torch\ntorch.ops.aten.topk(x, 3)",
+        "import numpy as np\nnp.argpartition(x, 3)",
+        "def solution(x, ranks):\n    return x.numpy().argpartition(3)",
+        "import triton.language as tl\ndef kernel(x):\n    return tl.sort(x)",
+        "import triton.language as tl\ndef kernel(x):\n    return tl.topk(x, 8)",
+        "from flashinfer import top_k",
+    ],
+)
+def test_ready_made_selections_are_refused_by_name(source):
+    assert forbidden.forbidden(source, PROBLEM.forbidden)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\nx = torch.randn(3)\nx.amax(), x.argmax(), x.max(), x.cumsum(0), x.nonzero()",
+        "names = sorted(['b', 'a'])",
+        "import triton.language as tl\ndef kernel(x):\n    return tl.max(x), tl.cumsum(x), tl.histogram(x, 256)",
+        "from torch.utils.cpp_extension import load_inline\nbuilt = load_inline('topk', '')\nbuilt.topk(x)",
+    ],
+)
+def test_what_a_selection_is_made_of_is_free(source):
+    assert forbidden.forbidden(source, PROBLEM.forbidden) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "excluded"),
+    [
+        ("void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>(float)", True),
+        ("void at::native::mbtopk::radixFindKthValues<float, unsigned int, unsigned int, 2>(float)", True),
+        ("void at::native::(anonymous namespace)::mbtopk::gatherTopK<float, unsigned int, 2>(float)", True),
+        ("void at::native::bitonicSortKVInPlace<-2, -1, 16, 16, float, long>(float)", True),
+        ("void at::native::warpMergeSortKVInPlace<2, -1, 128, 16, float, long>(float)", True),
+        ("void at_cuda_detail::cub::DeviceSegmentedRadixSortKernel<Policy900, false, true, float, long>(float)", True),
+        ("void cub::CUB_300000_SM_900::DeviceRadixSortOnesweepKernel<policy_hub<float>, false>(float)", True),
+        ("void cub::CUB_300100_900_NS::detail::topk::DeviceTopKKernel<float>(float)", True),
+        ("void flashinfer::sampling::RadixTopKKernel<float>(float)", True),
+        ("void largest<16, float>(float const*, int)", False),
+        ("void radix_topk_pass<float>(float const*)", False),
+        ("bitonicSortKVInPlace", False),
+        ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::ArgMaxOps<float> > >(float)", False),
+        ("void at_cuda_detail::cub::DeviceScanKernel<Policy900, float>(float)", False),
+        ("triton_red_fused_sum_0", False),
+    ],
+)
+def test_kernels_of_libraries_are_told_from_ones_own(name, excluded):
+    assert any(fnmatchcase(name, pattern) for pattern in PROBLEM.forbidden_kernels) == excluded
+
+
+def test_without_a_compiler_the_oracle_says_so():
+    path = paths.problems() / "topk_bitonic" / "solutions" / "oracle.py"
+    done = subprocess.run(
+        [sys.executable, path], env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "RuntimeError: this solution needs a C compiler, and there is no `cc` on the PATH"

@@ -1,0 +1,304 @@
+"""The leaderboard: which trials count, what each field says, and that the same annotations give the same bytes."""
+
+import json
+import random
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from arena.results import leaderboard
+from arena.results.leaderboard import Board, Entry
+from arena.schema import Annotation
+
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+SHAPE = {
+    "shape": {"N": 8},
+    "ceiling_s": 1e-6,
+    "bound": "memory",
+    "rate": "bf16",
+    "measured_s": 2e-6,
+    "ci95": [1.9e-6, 2.1e-6],
+    "mode": "graph",
+    "wall_s": 2.1e-6,
+    "calls_per_window": 10,
+    "windows": 3,
+    "process_medians_s": [2e-6],
+    "samples_s": [[2e-6]],
+    "error": {"rel_fro": 1e-4, "row": 1e-4, "el": 1e-4},
+}
+
+
+def trial(
+    outcome: str | float, number: int = 0, review: str | None = None, status: str = "complete", network: str = "none", **cell
+) -> Annotation:
+    """One annotation; a number as outcome is a passed trial's peak_fraction, 0.97 and more ask for a review."""
+    cell = {
+        "problem": "paged_attention",
+        "problem_version": 1,
+        "problem_digest": "a" * 64,
+        "harness": "builtin",
+        "harness_digest": "b" * 64,
+        "model": "oracle",
+        "hardware": "h200",
+        "budget_s": 2700,
+    } | cell
+    head = {"problem": cell["problem"], "problem_digest": cell["problem_digest"], "hardware": cell["hardware"]}
+    head |= {"timings": {"build_s": 1, "check_s": 1, "benchmark_s": 1, "total_s": 3}}
+    if isinstance(outcome, float):
+        device = {"name": "NVIDIA H200", "bandwidth_gb_s": 4800, "tflops": {"bf16": 989}, "ceilings": "datasheet"}
+        shape = SHAPE | {"peak_fraction": outcome}
+        score = head | {
+            "verdict": "passed",
+            "peak_fraction": outcome,
+            "device": device,
+            "shapes": [shape],
+            "review_suggested": outcome > 0.95,
+        }
+    else:
+        score = head | {"verdict": outcome, "message": f"why it is {outcome}"}
+    return Annotation.model_validate(
+        {
+            "run_id": f"20260102T030405Z_{cell['harness']}_{cell['model'].replace('/', '-')}_{cell['problem']}_{number:04x}",
+            "arena_version": "0.1",
+            "cell": cell,
+            "session": {
+                "agent_status": status,
+                "exit_code": 0,
+                "started_at": START + timedelta(days=number),
+                "elapsed_s": 5,
+                "sandbox": "bwrap",
+                "network": network,
+                "unsealed": network == "open",
+                "allowed": ["mirror.test"] if network == "allow" else [],
+            },
+            "submission": None,
+            "score": score,
+            "review": review
+            and {"verdict": review, "summary": f"It is {review}.", "implication": "So it is.", "reviewed_at": START},
+        }
+    )
+
+
+NETWORKS = ((0.9, "open"), (0.5, "none"), (0.4, "gateway"), (0.6, "allow"))
+
+
+def board(*trials: Annotation) -> Board:
+    return leaderboard.build(trials)
+
+
+def entry(*trials: Annotation) -> Entry:
+    (table,) = board(*trials).tables
+    (row,) = table.rows
+    (found,) = row.entries.values()
+    return found
+
+
+def field(*trials: Annotation) -> str:
+    """What the table says of these trials of one row at one problem."""
+    text = leaderboard.page(board(*trials))
+    (line,) = re.findall(r"^\| builtin · .*$", text.partition("Best at each")[0].partition("<details>")[0], re.MULTILINE)
+    return line.split(" | ")[2]
+
+
+@pytest.mark.parametrize(
+    ("trials", "text"),
+    [
+        ([(0.6137,)], "**0.614** n=1"),
+        ([(0.58,), (0.614,), (0.64,)], "**0.614** (0.580–0.640) 3/3"),
+        ([(0.5,), (0.7,)], "**0.600** (0.500–0.700) 2/2"),
+        ([(0.5,), ("incorrect",), ("incorrect",), ("timed_out",)], "**0.500** 1/4<br>FAIL incorrect ×2, timed_out"),
+        ([("incorrect",)], "FAIL incorrect"),
+        ([("forbidden",), ("cheated",), ("crashed",)], "0/3<br>FAIL cheated, crashed, forbidden"),
+        ([("missing",)], "ERR missing"),
+        ([("missing",), (0.5,)], "**0.500** 1/2<br>ERR missing"),
+        ([("judge_failed",)], "ERR judge_failed"),
+        ([("missing", "interesting"), ("judge_failed",), ("judge_failed", "bug")], "ERR bug¶, judge_failed, missing§"),
+        ([("judge_failed",), (0.5,)], "**0.500** n=1<br>ERR judge_failed"),
+        ([(0.4, "clean"), (0.6,)], "**0.500**✓ (0.400–0.600) 2/2"),
+        ([(0.4, "interesting")], "**0.400**§ n=1"),
+        ([("incorrect", "interesting")], "FAIL incorrect§"),
+        ([(0.93, "reward_hack")], "~~0.930~~† withdrawn"),
+        ([(0.93, "rubric_leak"), (0.5,)], "**0.500** 1/2<br>~~0.930~~‡ withdrawn"),
+        ([("incorrect", "reward_hack")], "FAIL incorrect†"),
+        ([(0.5, "bug")], "ERR bug¶"),
+        ([(0.97,)], "**0.970**? n=1"),
+        ([(0.97, "clean")], "**0.970**✓ n=1"),
+        ([(0.5, None, "provider_error")], "ERR provider_error"),
+        ([("missing", None, "provider_error")], "ERR provider_error"),
+        ([(0.5, None, "deadline")], "**0.500** n=1"),
+        ([(0.5, None, "complete", "gateway")], "**0.500** n=1"),
+        ([(0.5, None, "complete", "open")], "**0.500**◇ n=1"),
+        ([(0.5, None, "complete", "allow")], "**0.500**◇ n=1"),
+    ],
+    ids=lambda value: None if isinstance(value, list) else value,
+)
+def test_fields(trials: list[tuple], text: str) -> None:
+    assert field(*(trial(outcome, number, *more) for number, (outcome, *more) in enumerate(trials))) == text
+
+
+def test_what_counts() -> None:
+    found = entry(
+        trial(0.4, 0),
+        trial(0.8, 1),
+        trial("missing", 2),
+        trial("incorrect", 3),
+        trial("judge_failed", 4),
+        trial(0.99, 5, "reward_hack"),
+        trial(0.99, 6, "bug"),
+        trial(0.99, 7, None, "provider_error"),
+    )
+    assert (found.passed, found.counted) == (2, 5)
+    assert (found.median, found.best, found.low, found.high) == (pytest.approx(0.6), 0.8, 0.4, 0.8)
+    assert found.outcomes == {
+        "passed": 2,
+        "missing": 1,
+        "incorrect": 1,
+        "judge_failed": 1,
+        "withdrawn": 1,
+        "bug": 1,
+        "provider_error": 1,
+    }
+    assert [item.peak_fraction for item in found.trials].count(0.99) == 3, "the numbers stay on record"
+
+
+def test_a_failure_is_never_a_number() -> None:
+    found = entry(trial("incorrect"), trial("missing", 1), trial("judge_failed", 2))
+    assert (found.median, found.best, found.low, found.high) == (None, None, None, None)
+    assert "0.000" not in leaderboard.page(board(trial("incorrect"), trial("missing", 1), trial("judge_failed", 2)))
+
+
+@pytest.mark.parametrize(
+    "change", [{"model": "naive"}, {"effort": "high"}, {"budget_s": 60}, {"harness": "other"}, {"harness_digest": "c" * 64}]
+)
+def test_what_makes_a_row(change: dict) -> None:
+    (table,) = board(trial(0.5), trial(0.6, 1, **change)).tables
+    assert len(table.rows) == 2
+    assert [row.entries["paged_attention v1"].median for row in table.rows] == [0.6, 0.5]
+    assert ("(bbbbbbbb)" in leaderboard.page(board(trial(0.5), trial(0.6, 1, **change)))) == ("harness_digest" in change)
+
+
+@pytest.mark.parametrize(
+    ("change", "keys"),
+    [
+        ({}, ["paged_attention v1"]),
+        ({"problem_version": 2}, ["paged_attention v1", "paged_attention v2"]),
+        ({"problem_digest": "c" * 64}, ["paged_attention v1 (aaaaaaaa)", "paged_attention v1 (cccccccc)"]),
+        ({"problem": "top_k"}, ["paged_attention v1", "top_k v1"]),
+    ],
+)
+def test_what_makes_a_column(change: dict, keys: list[str]) -> None:
+    (table,) = board(trial(0.5), trial(0.6, 1, **change)).tables
+    assert [column.key for column in table.columns] == keys
+    (row,) = table.rows
+    assert list(row.entries) == keys
+
+
+def test_what_could_be_reached_makes_a_row() -> None:
+    trials = [trial(fraction, n, None, "complete", reach) for n, (fraction, reach) in enumerate(NETWORKS)]
+    (table,) = board(*trials).tables
+    rows = [(row.network, row.entries["paged_attention v1"].passed) for row in table.rows]
+    assert rows == [("unsealed", 1), ("allow", 1), ("sealed", 2)]
+    text = leaderboard.page(board(*trials))
+    assert "| builtin · oracle · **unsealed** | 45 min | **0.900**◇ n=1 |" in text
+    assert "| builtin · oracle · allowed mirror.test | 45 min | **0.600**◇ n=1 |" in text
+    assert "| builtin · oracle | 45 min | **0.450** (0.400–0.500) 2/2 |" in text
+    assert [best.trial.peak_fraction for best in table.best] == [0.6], "an unsealed number is never the best"
+
+
+def test_who_could_answer_makes_a_row() -> None:
+    broker = {"route": "openrouter", "model_id": "a/b"}
+    pinned, free = trial(0.5, 0, provider=("one", "two"), **broker), trial(0.6, 1, **broker)
+    free = free.model_copy(update={"session": free.session.model_copy(update={"unpinned": True})})
+    (table,) = board(pinned, free, trial(0.7, 2)).tables
+    assert sorted((row.provider, row.unpinned) for row in table.rows) == [((), False), ((), True), (("one", "two"), False)]
+    text = leaderboard.page(board(pinned, free))
+    assert "| builtin · oracle · via one, two | 45 min | **0.500** n=1 |" in text
+    assert "| builtin · oracle · **unpinned** | 45 min | **0.600** n=1 |" in text
+
+
+def test_hardware_is_never_mixed() -> None:
+    tables = board(trial(0.5), trial(0.6, 1, hardware="cpu"), trial("incorrect", 2, hardware="b200")).tables
+    assert [(table.hardware, len(table.devices)) for table in tables] == [("b200", 0), ("cpu", 1), ("h200", 1)]
+    assert tables[2].devices == ("NVIDIA H200 (datasheet ceilings)",)
+
+
+def test_rows_with_more_solved_come_first() -> None:
+    (table,) = board(
+        trial(0.9, 0, model="one"),
+        trial(0.2, 1, model="two"),
+        trial(0.3, 2, model="two", problem="top_k"),
+        trial("incorrect", 3, model="b"),
+        trial("judge_failed", 4, model="a"),
+        trial(0.3, 5, model="three"),
+        trial(0.3, 6, model="three", problem="top_k"),
+    ).tables
+    assert [row.model for row in table.rows] == ["three", "two", "one", "a", "b"]
+
+
+def test_best_leaves_out_what_was_withdrawn() -> None:
+    (table,) = board(
+        trial(0.9, 0, "reward_hack"), trial(0.5, 1), trial(0.6, 2, model="naive"), trial("missing", 3, problem="top_k")
+    ).tables
+    assert [(best.column, best.model, best.trial.peak_fraction) for best in table.best] == [("paged_attention v1", "naive", 0.6)]
+
+
+def test_reviews_are_shown() -> None:
+    text = leaderboard.page(board(trial(0.9, 0, "reward_hack"), trial(0.5, 1)))
+    assert "Read before citing:\n\n- † **reward_hack** in [20260102T030405Z_builtin_oracle_paged_attention_0000](" in text
+    assert ".yaml): It is reward_hack. So it is.\n" in text
+
+
+def everything() -> list[Annotation]:
+    outcomes = (0.5, 0.7, 0.96, "incorrect", "missing", "judge_failed", "crashed")
+    reviews = (None, "clean", None, "reward_hack", "bug")
+    return [
+        trial(
+            outcomes[n % 7],
+            n,
+            reviews[n % 5],
+            model=f"m{n % 4}",
+            problem=f"p{n % 3}",
+            hardware=("cpu", "h200")[n % 2],
+            network=("none", "open")[n % 11 == 0],
+        )
+        for n in range(60)
+    ]
+
+
+def test_same_annotations_same_bytes(tmp_path: Path) -> None:
+    annotations = everything()
+    leaderboard.write(tmp_path / "a", annotations)
+    random.Random(1).shuffle(annotations)
+    leaderboard.write(tmp_path / "b", iter(annotations))
+    names = {path.name for path in (tmp_path / "a").iterdir()}
+    assert names == {"LEADERBOARD.md", "leaderboard.json", "cpu.svg", "h200.svg"}
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    document = json.loads((tmp_path / "a" / "leaderboard.json").read_text())
+    assert document["schema_version"] == 1
+    assert Board.model_validate(document) == leaderboard.build(annotations)
+
+
+def test_every_table_is_whole() -> None:
+    """Each block of table lines has as many cells in every line as in its head, and stands between empty lines."""
+    text = leaderboard.page(board(*everything()))
+    blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert len(blocks) == 1 + 2 * 3
+    for block in blocks:
+        lines = block.splitlines()
+        assert re.fullmatch(r"\|(---\|)+", lines[1])
+        assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {len(re.findall(r"(?<!\\)\|", lines[0]))}, block
+        assert f"\n\n{block}" in text and f"{block}\n" in text
+
+
+def test_an_empty_board() -> None:
+    assert "Nothing has been run yet." in leaderboard.page(board())
+
+
+def test_names_and_words_cannot_break_the_page() -> None:
+    hostile = trial(0.5, 0, model="a|b<script>*_x_\n# `y`[z](w)")
+    text = leaderboard.page(board(hostile))
+    assert r"a\|b\<script\>\*\_x\_ \# \`y\`\[z\](w)" in text
+    assert "<script>" not in text

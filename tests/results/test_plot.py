@@ -1,0 +1,66 @@
+"""The plot: every number in its place, in a document that any reader of XML takes."""
+
+from xml.etree import ElementTree
+
+from test_baseline import record
+from test_leaderboard import trial
+
+from arena.results import leaderboard
+from arena.results.plot import Mark, Strip, plot
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(strips: list[Strip]) -> ElementTree.Element:
+    return ElementTree.fromstring(plot("title", strips))
+
+
+def test_numbers_stand_between_nothing_and_the_ceiling() -> None:
+    root = drawn([Strip("p v1", [Mark("a", 0.0), Mark("b", 0.5), Mark("c", 1.0)], [])])
+    low, middle, high = (
+        float(circle.attrib["cx"]) for circle in root.findall(f"{SVG}circle") if circle.find(f"{SVG}title") is not None
+    )
+    assert low < middle < high
+    assert middle == (low + high) / 2
+    ticks = {text.text: float(text.attrib["x"]) for text in root.findall(f"{SVG}text") if text.get("text-anchor") == "middle"}
+    assert (ticks["0"], ticks["1"]) == (low, high)
+
+
+def test_the_best_agent_is_named_and_a_problem_without_one_says_so() -> None:
+    root = drawn([Strip("p v1", [Mark("worse", 0.2), Mark("better", 0.7)], []), Strip("q v1", [], [Mark("eager", 0.1)])])
+    said = [text.text for text in root.findall(f"{SVG}text")]
+    assert "0.700 better" in said
+    assert "no agent passed" in said
+
+
+def test_a_baseline_outside_the_gate_is_hollow() -> None:
+    root = drawn([Strip("p v1", [], [Mark("eager", 0.1), Mark("rough", 0.2, inside=False)])])
+    fills = {
+        path.find(f"{SVG}title").text: path.attrib["fill"]
+        for path in root.findall(f"{SVG}path")
+        if path.find(f"{SVG}title") is not None
+    }
+    assert fills == {"0.100 eager": "#6e7781", "0.200 rough": "none"}
+
+
+def test_names_cannot_break_the_document() -> None:
+    root = drawn([Strip("</svg>\x00\ud800", [Mark('<script>&"\n', 0.5)], [])])
+    assert "</svg> " in [text.text for text in root.findall(f"{SVG}text")]
+    assert not root.findall(f".//{SVG}script")
+
+
+def test_what_the_records_give() -> None:
+    """Medians of agents, sealed ones only; baselines that ran, of problems that no agent tried as well."""
+    trials = [
+        trial(0.1, 1),
+        trial(0.3, 2),
+        trial(0.5, 3),
+        trial(0.9, 4, network="open", model="free"),
+        trial("incorrect", 5, model="m"),
+    ]
+    (table,) = leaderboard.build(trials, [record(), record("top_k")]).tables
+    ours, other = leaderboard.strips(table)
+    assert (ours.name, other.name) == ("paged_attention v1", "top_k v1")
+    assert ours.agents == [Mark("builtin oracle", 0.3)]
+    assert other.agents == []
+    assert ours.baselines == other.baselines == [Mark("eager", 0.25), Mark("rough", 0.5, inside=False)]

@@ -1,0 +1,312 @@
+"""From a box's own 127.0.0.1 to a unix socket of the host: bytes, ends, floods, and what the command can do about it."""
+
+import hashlib
+import os
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from arena.errors import SandboxError
+from arena.sandboxes import Limits, SandboxSpec, bwrap
+
+REASON = bwrap.missing()
+pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+PORT = 3128
+MIB = 1 << 20
+
+CLIENT = f"""
+import hashlib, os, select, socket, sys, threading, time
+def connect():
+    link = socket.create_connection(("127.0.0.1", {PORT}), 20)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return link
+def rest(link):
+    found = bytearray()
+    while piece := link.recv(1 << 16):
+        found += piece
+    return bytes(found)
+"""
+
+
+def rest(link: socket.socket) -> bytes:
+    found = bytearray()
+    while piece := link.recv(1 << 16):
+        found += piece
+    return bytes(found)
+
+
+def echo(link: socket.socket) -> None:
+    while piece := link.recv(1 << 16):
+        link.sendall(piece)
+
+
+@contextmanager
+def served(talk: Callable[[socket.socket], None]) -> Iterator[Path]:
+    """A unix socket on which every connection is a `talk` of its own."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = Path(folder, "socket")
+        listener.bind(str(path))
+        path.chmod(0o666)
+        listener.listen(300)
+
+        def one(link: socket.socket) -> None:
+            with link:
+                link.settimeout(20)
+                try:
+                    talk(link)
+                except OSError:
+                    return
+
+        def accept() -> None:
+            while True:
+                try:
+                    link, _ = listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=one, args=(link,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield path
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def said(program: str, path: Path, **fields) -> list[str]:
+    """What a command with this bridge prints, when it ends well."""
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", CLIENT + program), bridges={PORT: path}, **fields)) as box:
+        out, err = box.stdout.read().decode(), box.stderr.read().decode()
+        assert (box.wait(30), err) == (0, "")
+    return out.splitlines()
+
+
+def test_ten_megabytes_each_way_at_once():
+    ours, heard = os.urandom(10 * MIB), []
+
+    def talk(link: socket.socket) -> None:
+        sender = threading.Thread(target=lambda: (link.sendall(ours), link.shutdown(socket.SHUT_WR)))
+        sender.start()
+        heard.append(rest(link))
+        sender.join()
+
+    program = f"""
+theirs = os.urandom({10 * MIB})
+link = connect()
+def send(): link.sendall(theirs); link.shutdown(socket.SHUT_WR)
+sender = threading.Thread(target=send); sender.start()
+print(hashlib.sha256(rest(link)).hexdigest(), hashlib.sha256(theirs).hexdigest())
+sender.join()
+"""
+    with served(talk) as path:
+        (line,) = said(program, path)
+    assert line.split() == [hashlib.sha256(data).hexdigest() for data in (ours, heard[0])]
+
+
+def test_fifty_connections_at_once():
+    program = """
+links = [connect() for _ in range(50)]
+for n, link in enumerate(links): link.sendall(b"%d " % n * 1000)
+for link in links: link.shutdown(socket.SHUT_WR)
+print(all(rest(link) == b"%d " % n * 1000 for n, link in reversed(list(enumerate(links)))))
+"""
+    with served(echo) as path:
+        assert said(program, path) == ["True"]
+
+
+def test_more_than_there_is_room_for_wait_their_turn():
+    """64 descriptors leave room for 16 connections; the others are served as those end."""
+    program = """
+links = [connect() for _ in range(40)]
+for link in links: link.sendall(b"x")
+time.sleep(0.2)
+first = [link for link in links if select.select([link], [], [], 0)[0]]
+for link in first: link.close()
+print(len(first), sum(link not in first and link.recv(1) == b"x" and not link.close() for link in links))
+"""
+    with served(echo) as path:
+        assert said(program, path, limits=Limits(open_files=64)) == ["16 24"]
+
+
+def test_a_half_closed_stream_stays_half_open():
+    def talk(link: socket.socket) -> None:
+        link.sendall(b"first")
+        link.shutdown(socket.SHUT_WR)
+        heard.append(rest(link))
+
+    def count(link: socket.socket) -> None:
+        link.sendall(b"%d" % len(rest(link)))
+
+    heard: list[bytes] = []
+    with served(count) as path:
+        assert said("link = connect(); link.sendall(b'y' * 70_000); link.shutdown(1); print(rest(link))", path) == ["b'70000'"]
+    program = "link = connect(); print(rest(link), flush=True); link.sendall(b'later' * 20_000); link.close(); time.sleep(0.5)"
+    with served(talk) as path:
+        assert said(program, path) == ["b'first'"]
+    assert heard == [b"later" * 20_000]
+
+
+ANSWER = """
+try:
+    link = connect()
+    link.sendall(b"hello")
+    print(rest(link))
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_nobody_listens_any_more():
+    with served(echo) as path:
+        copy = path.with_name("dead")
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(copy))
+        copy.chmod(0o666)
+        assert said(ANSWER * 2, copy) == ["Connection reset by peer"] * 2
+
+
+def test_a_server_that_dies_in_the_middle_resets_and_the_next_connection_is_served():
+    seen: list[bytes] = []
+
+    def talk(link: socket.socket) -> None:
+        seen.append(link.recv(2))
+        if len(seen) > 1:
+            link.sendall(b"alive")
+
+    with served(talk) as path:
+        assert said(ANSWER * 2, path)[0] == "Connection reset by peer"
+    assert seen == [b"he", b"he"]
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: None, "No such file"),
+        (lambda path: path.write_text(""), "not a socket"),
+        pytest.param(
+            lambda path: bound(path, 0o600),
+            "make it mode 0666",
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="a plain user's boxes are that user's"),
+        ),
+    ],
+    ids=["absent", "a file", "closed"],
+)
+def test_a_socket_that_cannot_be_led_to(make: Callable[[Path], object], why: str, tmp_path: Path):
+    make(tmp_path / "s")
+    with pytest.raises(SandboxError, match=why), bwrap.run(SandboxSpec("agent", ("true",), bridges={PORT: tmp_path / "s"})):
+        raise AssertionError("it started")
+
+
+def bound(path: Path, mode: int) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+    path.chmod(mode)
+
+
+FLOOD = """
+link = connect(); link.setblocking(False)
+sent = 0
+while select.select([], [link], [], 1.0)[1]:
+    sent += link.send(b"f" * (1 << 16))
+print(sent, flush=True)
+sys.stdin.read(); link.close(); time.sleep(5)
+"""
+
+
+def test_who_does_not_read_is_not_read_from_and_process_1_goes_on_answering():
+    go, heard = threading.Event(), []
+
+    def talk(link: socket.socket) -> None:
+        go.wait(20)
+        heard.append(len(rest(link)))
+
+    with served(talk) as path, bwrap.run(SandboxSpec("agent", ("python", "-c", CLIENT + FLOOD), bridges={PORT: path})) as box:
+        sent = int(box.stdout.readline())
+        assert sent < 32 * MIB, "kernel buffers, and one chunk in process 1"
+        began = time.monotonic()
+        assert box.freeze() > 0
+        box.thaw()
+        assert time.monotonic() - began < 1
+        go.set()
+        give_up = time.monotonic() + 20
+        while not heard:
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+    assert heard == [sent]
+
+
+def test_a_flood_of_connections_does_not_hold_up_the_end():
+    program = "\nprint(flush=True)\nwhile True:\n    try: connect().close()\n    except OSError: pass"
+    with served(echo) as path, bwrap.run(SandboxSpec("agent", ("python", "-c", CLIENT + program), bridges={PORT: path})) as box:
+        box.stdout.readline()
+        time.sleep(0.3)
+        began = time.monotonic()
+        box.freeze()
+        box.thaw()
+        box.kill()
+        assert time.monotonic() - began < 3
+
+
+def test_the_command_cannot_end_the_bridge():
+    program = """
+import signal
+for number in range(1, 65):
+    for pid in (1, -1):
+        try: os.kill(pid, number)
+        except OSError: pass
+for name in ("fd", "mem", "environ"):
+    try: os.listdir("/proc/1/fd") if name == "fd" else open(f"/proc/1/{name}", "rb").read(1); print(name, "was read")
+    except OSError as error: pass
+for what in (os.unlink, lambda path: open(path + "x", "w"), lambda path: os.rename(path, "/tmp/x")):
+    try: what("/run/arena/bridge/3128"); print("changed")
+    except OSError as error: pass
+link = connect(); link.sendall(b"still here"); link.shutdown(1); print(rest(link))
+"""
+    ignore = "import signal\nfor n in signal.valid_signals() - {9, 19}: signal.signal(n, signal.SIG_IGN)\n"
+    with served(echo) as path:
+        assert said(ignore + program, path) == ["b'still here'"]
+
+
+def test_two_bridges_lead_to_two_servers():
+    program = "\nfor port in (3128, 4000): print(rest(socket.create_connection(('127.0.0.1', port))))"
+    with served(lambda link: link.sendall(b"one")) as one, served(lambda link: link.sendall(b"two")) as two:
+        command = ("python", "-c", CLIENT + program)
+        with bwrap.run(SandboxSpec("agent", command, bridges={3128: one, 4000: two})) as box:
+            assert box.stdout.read() == b"b'one'\nb'two'\n"
+
+
+def test_an_open_box_has_the_hosts_network_and_no_other_box_has():
+    look = "import os, socket; print(os.readlink('/proc/self/ns/net'), os.path.exists('/etc/resolv.conf'))"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        reach = f"; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5); print('reached')"
+        with bwrap.run(SandboxSpec("agent", ("python", "-c", look + reach), network="open")) as box:
+            assert box.stdout.read().decode().split() == [os.readlink("/proc/self/ns/net"), "True", "reached"]  # noqa: PTH115
+        with bwrap.run(SandboxSpec("agent", ("python", "-c", look + reach))) as box:
+            own, resolver = box.stdout.read().decode().split()
+            assert own != os.readlink("/proc/self/ns/net") and resolver == "False"  # noqa: PTH115
+
+
+ROUND_TRIPS = """
+def times(link):
+    taken = []
+    for _ in range(1000):
+        began = time.perf_counter(); link.sendall(b"x" * 200); link.recv(4096)
+        taken.append((time.perf_counter() - began) * 1e3)
+    return taken
+direct = socket.socket(socket.AF_UNIX); direct.connect("/run/arena/bridge/3128")
+bridged = connect()
+for _ in range(3): print(*times(direct)); print(*times(bridged))
+"""
+
+
+@pytest.mark.timing
+def test_a_streamed_chunk_is_not_held_up():
+    """A round trip is two chunks; the bridge may add 0.3 ms to each."""
+    with served(echo) as path:
+        lines = [[float(word) for word in line.split()] for line in said(ROUND_TRIPS, path)]
+    direct_ms, bridged_ms = (min(map(statistics.median, lines[way::2])) for way in (0, 1))
+    assert bridged_ms - direct_ms < 2 * 0.3

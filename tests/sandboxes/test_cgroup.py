@@ -1,0 +1,263 @@
+"""Control groups: the choice among hierarchies on texts and faked trees of files, the limits and the clearing up for real.
+
+Version 2 is faked throughout: its files are plain ones here, so what is shown is what arena writes and reads, not that a kernel
+obeys. The real ones are those of the machine that runs this.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from arena.errors import SandboxError
+from arena.sandboxes import MIB, Limits, SandboxSpec, bwrap, cgroup
+from arena.sandboxes.bwrap.start import counts_by_namespace
+from arena.sandboxes.cgroup import Group, settings
+from arena.sandboxes.hierarchy import Place, here, places, subtree
+from arena.sandboxes.programs import keeper
+from arena.sandboxes.watchdog import family
+
+ROOT = Path(__file__).parents[2]
+HYBRID = """\
+24 1 0:21 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
+25 24 0:22 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+26 24 0:23 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
+27 24 0:24 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
+28 24 0:25 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+"""
+UNIFIED = "30 1 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+CONTAINER = "31 1 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
+
+
+def test_places_of_a_machine_with_both_versions():
+    found = places("4:memory:/a/b\n1:cpu,cpuacct:/\n7:name=systemd:/\n0::/c\n", HYBRID)
+    assert found == {
+        "cpu": Place(1, Path("/sys/fs/cgroup/cpu,cpuacct")),
+        "memory": Place(1, Path("/sys/fs/cgroup/memory/a/b")),
+        "": Place(2, Path("/sys/fs/cgroup/unified/c")),
+    }
+
+
+def test_places_where_there_is_only_version_2():
+    assert places("0::/user.slice/s.scope\n", UNIFIED) == {"": Place(2, Path("/sys/fs/cgroup/user.slice/s.scope"))}
+
+
+def test_places_in_a_container_that_shows_its_part_of_the_hierarchy():
+    assert places("0::/docker/abc/run\n", CONTAINER) == {"": Place(2, Path("/sys/fs/cgroup/run"))}
+    assert places("0::/elsewhere\n", CONTAINER) == {}
+
+
+LIMITS = Limits(processes=64, memory_bytes=512 * MIB, cpus=1.5)
+
+
+def written(version: int, controller: str, limits: Limits = LIMITS, **given: bool) -> dict[str, str]:
+    return {setting.file: setting.value for setting in settings(version, limits, **given)[controller]}
+
+
+def test_what_is_written():
+    assert written(1, "pids") == written(2, "pids") == {"pids.max": "64"}
+    assert written(1, "memory") == {"memory.limit_in_bytes": "536870912", "memory.memsw.limit_in_bytes": "536870912"}
+    assert written(2, "memory") == {"memory.max": "536870912", "memory.swap.max": "0", "memory.oom.group": "1"}
+    assert written(1, "cpu") == {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000"}
+    assert written(2, "cpu") == {"cpu.max": "150000 100000"}
+    assert written(2, "cpu", Limits(), fair=True) == {"cpu.weight": "100"}
+    assert "memory" not in settings(2, Limits()) and settings(2, Limits())["cpu"] == []
+
+
+def branch(folder: Path, controllers: str, handed_on: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "cgroup.controllers").write_text(controllers)
+    (folder / "cgroup.procs").write_text("")
+    (folder / "cgroup.subtree_control").write_text(handed_on)
+    return folder
+
+
+def test_a_subtree_is_the_nearest_that_hands_its_controllers_on(tmp_path):
+    top = branch(tmp_path / "user.slice", "cpu io memory pids", "memory pids")
+    own = branch(top / "a.scope", "memory pids", "")
+    (own / "cgroup.subtree_control").unlink()
+    (own / "cgroup.subtree_control").mkdir()  # refuses to be written, as the kernel's does while the group holds processes
+    assert subtree(own) == top
+    assert (top / "cgroup.subtree_control").read_text() == "+cpu"
+    (top / "cgroup.controllers").write_text("cpu hugetlb")
+    assert subtree(own) is None
+
+
+def test_a_group_of_version_2_on_faked_files(tmp_path):
+    place = Place(2, tmp_path)
+    group = Group(LIMITS, {"memory": place, "pids": place, "cpu": place}, fair=True)
+    with group:
+        (folder,) = tmp_path.iterdir()
+        assert {path.name: path.read_text() for path in folder.iterdir()} == {
+            "memory.max": "536870912", "pids.max": "64", "cpu.weight": "100", "cpu.max": "150000 100000",
+        }  # fmt: skip
+        assert group.in_force == {
+            "memory": "cgroup v2 memory.max 512 MiB",
+            "processes": "cgroup v2 pids.max 64",
+            "cpu": "cgroup v2 cpu.max 1.5 processors",
+        }
+        assert group.entrances == [str(folder / "cgroup.procs")]
+        assert group.hits() == []
+        (folder / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 1\noom_kill 3\noom_group_kill 1\n")
+        (folder / "pids.events").write_text("max 0\n")
+        (folder / "pids.peak").write_text("64\n")
+        assert group.killed() == 3
+        assert group.hits() == [
+            "its memory of 512 MiB was used up, and the kernel ended 3 of its processes",
+            "it was at its limit of 64 processes",
+        ]
+        for path in folder.iterdir():  # the kernel's own files do not keep a group from being removed
+            path.unlink()
+    assert not folder.exists()
+
+
+def test_a_count_that_cannot_be_read_is_none(tmp_path):
+    place = Place(2, tmp_path)
+    with Group(LIMITS, {"pids": place}) as group:
+        (folder,) = tmp_path.iterdir()
+        (folder / "pids.events").mkdir()
+        assert group.hits() == []
+        (folder / "pids.events").rmdir()
+        (folder / "pids.max").unlink()
+
+
+# ---------------------------------------------------------------- the real ones
+
+HIGHEST = cgroup.home().get("pids", Place(2, Path())).folder / "pids.peak"
+real = pytest.mark.skipif(
+    bool(bwrap.missing()) or "pids" not in cgroup.home() or "memory" not in cgroup.home(),
+    reason=f"needs bwrap and control groups that this user may make (there are: {', '.join(cgroup.home()) or 'none'})",
+)
+
+
+def groups() -> list[Path]:
+    """Those that arenas which have ended left behind."""
+    found = {folder for place in here().values() for folder in place.folder.glob(cgroup.OURS)}
+    dead = []
+    for folder in found:
+        if (held := keeper.lock(str(folder), wait=False)) is not None:
+            os.close(held)
+            dead.append(folder)
+    return dead
+
+
+HOG = "held = []\nwhile True: held.append(bytearray(b'x') * (16 << 20))"
+FILE = "head -c 300000000 /dev/zero > /tmp/file; sleep 60"
+
+
+@real
+@pytest.mark.parametrize(
+    ("program", "word"), [(("python", "-c", HOG), "hog"), (("sh", "-c", FILE), "file in /tmp")], ids=["hog", "file"]
+)
+def test_memory_is_bounded_and_told(program, word):
+    with bwrap.run(SandboxSpec("agent", program, limits=Limits(memory_bytes=128 * MIB))) as box:
+        assert "memory" in box.limits and "128 MiB" in box.limits["memory"], word
+        assert box.wait(20) == 137
+    assert box.exceeded[0].startswith("its memory of 128 MiB was used up")
+
+
+FORKS = """
+import os, time
+made = 0
+try:
+    while made < 1000:
+        if os.fork() == 0:
+            time.sleep(60); os._exit(0)
+        made += 1
+except OSError as error:
+    print(made, error.strerror, flush=True)
+os._exit(0)
+"""
+
+
+@real
+def test_processes_are_bounded_from_the_first_fork_on():
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", FORKS), limits=Limits(processes=16))) as box:
+        made, why = box.stdout.read().decode().split(" ", 1)
+        assert 8 <= int(made) < 16 and why == "Resource temporarily unavailable\n"
+
+
+@real
+@pytest.mark.skipif(not HIGHEST.exists(), reason="this kernel does not keep the highest count of processes")
+def test_that_the_limit_of_processes_was_met_is_told():
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", FORKS), limits=Limits(processes=16))) as box:
+        box.wait(30)
+    assert box.exceeded[0].startswith("it was at its limit of 16 processes")
+
+
+@real
+@pytest.mark.skipif(not counts_by_namespace(os.uname().release), reason="needs Linux 5.14")
+def test_a_fork_is_refused_before_the_group_sees_it():  # which is late: by then it has held up every other box's programs
+    program = "import resource; print(*resource.getrlimit(resource.RLIMIT_NPROC))"
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", program), limits=Limits(processes=16))) as box:
+        assert box.stdout.read().decode() == "15 15\n"
+
+
+@real
+@pytest.mark.skipif("cpu" not in cgroup.home(), reason="no cpu controller here")
+def test_cpu_time_is_bounded():
+    spin = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass\nprint(time.process_time())"
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", spin), limits=Limits(cpus=0.25))) as box:
+        assert float(box.stdout.read()) < 0.5
+
+
+@real
+def test_a_box_leaves_no_group():
+    before = {parent: set(parent.iterdir()) for _, parent in cgroup.home().values()}
+    with bwrap.run(SandboxSpec("agent", ("sleep", "60"), limits=LIMITS)):
+        assert all(set(parent.iterdir()) > there for parent, there in before.items())
+    assert before == {parent: set(parent.iterdir()) for _, parent in cgroup.home().values()}
+
+
+@real
+def test_a_limit_that_the_kernel_refuses_leaves_no_group():
+    before = {parent: set(parent.iterdir()) for _, parent in cgroup.home().values()}
+    with pytest.raises(SandboxError, match=r"cannot make the control group .*-4096.*Invalid argument"):
+        Group(Limits(memory_bytes=-4096), cgroup.home()).__enter__()
+    assert before == {parent: set(parent.iterdir()) for _, parent in cgroup.home().values()}
+
+
+@real
+def test_a_group_that_its_engine_takes_away_has_nothing_more_to_tell(tmp_path):
+    version, parent = cgroup.home()["pids"]
+    (parent / "taken").mkdir()
+    with (parent / "taken" / "pids.events").open() as held:
+        (parent / "taken").rmdir()
+        (tmp_path / "pids.events").symlink_to(f"/proc/self/fd/{held.fileno()}")
+        with pytest.raises(OSError, match="No such device"):
+            (tmp_path / "pids.events").read_text()
+        group = Group(LIMITS, {})
+        group._places = {"pids": Place(version, tmp_path)}
+        assert group.hits() == []
+
+
+HOLD = """
+from arena.sandboxes import SandboxSpec, Limits, bwrap, cgroup
+with bwrap.run(SandboxSpec("agent", ("sleep", "60"), limits=Limits(memory_bytes=1 << 30))) as box:
+    print(*(place.folder for place in set(cgroup.home().values())), flush=True)
+    box.wait()
+"""
+
+
+@real
+@pytest.mark.parametrize("keeper_too", [False, True], ids=["arena", "arena and its keeper"])
+def test_groups_of_an_arena_that_was_killed(keeper_too):
+    with subprocess.Popen([sys.executable, "-c", HOLD], cwd=ROOT, stdout=subprocess.PIPE, text=True) as arena:
+        folders = [Path(name) for name in arena.stdout.readline().split()]
+        assert all(folder.is_dir() for folder in folders)
+        if keeper_too:
+            (number,) = (pid for pid in family(arena.pid) if b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+            os.kill(number, signal.SIGKILL)
+        arena.kill()
+    end_s = time.monotonic() + 1
+    if keeper_too:
+        time.sleep(0.3)  # the boxes end without it
+        for folder in folders:
+            cgroup._sweep(folder.parent)  # as the next arena does, and one that another test has started may have done already
+    while any(folder.exists() for folder in folders):
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
