@@ -56,7 +56,7 @@ def table(results: list[Passed]) -> list[str]:
         ratio = statistics.median(one.wall_s / one.measured_s for one in same)
         name = " ".join(f"{key}={value}" for key, value in shape.shape.items())
         fraction = statistics.median(one.peak_fraction for one in same)
-        rows.append(f"| {name} | {fraction:.4f} | {most:.2%} | {middle:.2%} | {ratio:.3f} | {shape.mode} |")
+        rows.append(f"| {name} | {fraction:.4f} | {most:.2%} | {middle:.2%} | {ratio:.3f} | {shape.launch_mode} |")
     most, middle = deviations([result.peak_fraction for result in results])
     score = statistics.median(result.peak_fraction for result in results)
     rows.append(f"| **problem** | **{score:.4f}** | {most:.2%} | {middle:.2%} | | |")

@@ -26,7 +26,7 @@ def table(report: Mapping[str, Any], tolerance: Mapping[str, float]) -> Iterator
             continue
         error = ", ".join(f"{metric} {value:.2g}" for metric, value in (finding["error"] or {}).items())
         fraction = "" if finding["peak_fraction"] is None else f"{finding['peak_fraction']:.3f}"
-        yield f"| {finding['name']} | {finding['got']} | {finding['mode'] or ''} | {error} | {fraction} |"
+        yield f"| {finding['name']} | {finding['got']} | {finding['input_class'] or ''} | {error} | {fraction} |"
     others = [f"{f['name']} {f['got']}" for f in report["findings"] if f["kind"] in ("order", "repeat")]
     yield ""
     yield f"{'; '.join(others)}. Self-test: {', '.join(f['name'] for f in report['findings'] if f['kind'] == 'gate')}."

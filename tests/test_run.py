@@ -245,11 +245,11 @@ def test_our_own_failure_ends_the_run_and_is_noted(arena: Arena) -> None:
 
 
 def test_the_judge_s_failure_is_a_record_and_exit_code_1(arena: Arena) -> None:
-    arena.edit("problems/paged_attention/hidden.py", lambda text: text.replace("MODES", "MOODS"))
+    arena.edit("problems/paged_attention/hidden.py", lambda text: text.replace("INPUT_CLASSES", "MOODS"))
     model = arena.harness("writer", "python", "-c", WRITES, "x = 1\n")
     [annotation] = arena.json(*RUN, "--model", model, code=1)
     assert annotation["score"]["verdict"] == "judge_failed"
-    assert "does not define MODES" in annotation["score"]["message"]
+    assert "does not define INPUT_CLASSES" in annotation["score"]["message"]
     assert set(consistent(arena).values()) == {"committed"}
 
 

@@ -17,7 +17,7 @@ from arena.errors import DataError
 from arena.judge.sampling import CPU, GPU, Sampling
 from arena.results import baselines
 from arena.sandboxes import Sandbox
-from arena.schema import BaselineLine, Baselines, BaselineShape, Device, Hardware, Passed, Problem, Profile, Refused
+from arena.schema import BaselineLine, Baselines, BaselineShape, Device, Hardware, Passed, Problem, Profile, Score
 from arena.submission import NoSubmission, collect
 
 TITLE = "# baseline: "
@@ -64,7 +64,7 @@ def measure(
     digest = catalog.problem_digest(problem.name)
     known, effort = lines(paths.problems() / problem.name, hardware.profile), plan or EFFORT[hardware.profile]
 
-    def score(line: Line, asked: Problem, hidden: bool) -> Passed | Refused:
+    def score(line: Line, asked: Problem, hidden: bool) -> Score:
         try:
             submission = collect(line.path.parent, line.path.name)
         except NoSubmission as none:
@@ -114,9 +114,7 @@ def ungated(problem: Problem) -> Problem:
     return allowed(problem).model_copy(update={"tolerance": dict.fromkeys(problem.tolerance, math.inf)})
 
 
-def _measured(
-    line: Line, problem: Problem, score: Callable[[Line, Problem, bool], Passed | Refused]
-) -> tuple[BaselineLine, Device | None]:
+def _measured(line: Line, problem: Problem, score: Callable[[Line, Problem, bool], Score]) -> tuple[BaselineLine, Device | None]:
     """The line with the device that it was measured on, None where it was not."""
     if missing := line.missing():
         said = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
@@ -124,7 +122,7 @@ def _measured(
     first = score(line, allowed(problem), True)
     result = first if first.verdict not in STILL_A_SPEED else score(line, ungated(problem), False)
     told = " ".join(dict.fromkeys(filter(None, (first.message, result.message))))
-    if isinstance(result, Refused):
+    if not isinstance(result, Passed):
         return BaselineLine(name=line.name, title=line.title, verdict=result.verdict, message=told), None
     errors = [shape.error for shape in result.shapes]
     one = BaselineLine(
@@ -139,7 +137,7 @@ def _measured(
                 fraction=shape.peak_fraction,
                 ceiling_s=shape.ceiling_s,
                 measured_s=shape.measured_s,
-                mode=shape.mode,
+                launch_mode=shape.launch_mode,
                 error=shape.error,
             )
             for shape in result.shapes

@@ -15,7 +15,7 @@ from arena.errors import DataError
 from arena.files.documents import unknown
 from arena.judge.sampling import CPU, GPU, Sampling
 from arena.sandboxes import Sandbox
-from arena.schema import Errors, Hardware, Passed, Problem, Profile, Record, Refused, Verdict
+from arena.schema import Errors, Hardware, JudgeFailed, Passed, Problem, Profile, Record, Rejected, Score, Verdict
 from arena.submission import NoSubmission, collect
 from arena.system import tempdirs
 
@@ -42,7 +42,7 @@ SPREAD = {"gpu": 0.01, "cpu": 0.25}
 in a row lay 12 % apart on one (docs/measurements.md)."""
 
 
-Score = Callable[..., Passed | Refused]
+Scorer = Callable[..., Score]
 """Of the solution at a path, with the published effort or with another plan, and on a GPU of its own or a shared one."""
 
 
@@ -59,7 +59,7 @@ class Finding(Record):
     """Worst error that was seen, where an answer was compared with the reference."""
     disturbed: tuple[str, ...] = ()
     """Why shapes had to be timed again."""
-    mode: str | None = None
+    input_class: str | None = None
     """The class of inputs on which it was refused."""
 
 
@@ -84,7 +84,7 @@ def check_problem(
     judge.preflight(hardware, gpu)
     digest = catalog.problem_digest(problem.name)
 
-    def score(path: Path, effort: Sampling | None = None, shared: bool = False) -> Passed | Refused:
+    def score(path: Path, effort: Sampling | None = None, shared: bool = False) -> Score:
         try:
             submission = collect(path.parent, path.name)
         except NoSubmission as none:
@@ -110,7 +110,7 @@ def expected(path: Path) -> str:
     return word
 
 
-def _findings(problem: Problem, hardware: Hardware, score: Score) -> Iterator[Finding]:
+def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[Finding]:
     solutions = catalog.solutions(paths.problems() / problem.name, hardware.profile)
     wanted = {name: expected(path) for name, path in solutions.items()}  # read first: a slip shows at once, not after minutes
     yield from (
@@ -135,13 +135,13 @@ def _findings(problem: Problem, hardware: Hardware, score: Score) -> Iterator[Fi
 
 
 def _scored(
-    solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Score, profile: Profile
-) -> Iterator[tuple[str, Passed | Refused]]:
+    solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Scorer, profile: Profile
+) -> Iterator[tuple[str, Score]]:
     """Every solution's score: the honest ones first, and last those whose time does not matter."""
     names = sorted(solutions, key=lambda name: (name not in HONEST, name))
     untimed = [name for name in names if name.startswith(WRONG) and wanted[name] != "passed"]
 
-    def one(name: str) -> Passed | Refused:
+    def one(name: str) -> Score:
         published = name == "oracle" or name.startswith(CHEAT)
         brief = replace(BRIEF[profile], counters=name != "naive")  # its kernels are many, and what they did tells nothing
         return score(solutions[name], None if published else brief, name in untimed)
@@ -154,14 +154,14 @@ def _scored(
         yield from zip(some, _at_once(one, some), strict=True)
 
 
-def _at_once(score: Callable[[str], Passed | Refused], names: list[str]) -> Iterator[Passed | Refused]:
+def _at_once(score: Callable[[str], Score], names: list[str]) -> Iterator[Score]:
     """Scores taken side by side. After Ctrl-C nobody waits for the threads, and their boxes end with arena."""
     if len(names) == 1:
         yield score(names[0])
         return
-    results = [Future[Passed | Refused]() for _ in names]
+    results = [Future[Score]() for _ in names]
 
-    def work(name: str, result: Future[Passed | Refused]) -> None:
+    def work(name: str, result: Future[Score]) -> None:
         try:
             result.set_result(score(name))
         except BaseException as error:
@@ -173,10 +173,12 @@ def _at_once(score: Callable[[str], Passed | Refused], names: list[str]) -> Iter
         yield result.result()
 
 
-def _measured(result: Passed | Refused) -> dict[str, Any]:
+def _measured(result: Score) -> dict[str, Any]:
     """The numbers of a score, for tables."""
-    if isinstance(result, Refused):
-        return {"error": result.error, "mode": result.mode}
+    if isinstance(result, Rejected):
+        return {"error": result.error, "input_class": result.input_class}
+    if isinstance(result, JudgeFailed):
+        return {}
     shapes = (*result.shapes, *result.latency)
     worst = {metric: max(shape.error[metric] for shape in shapes) for metric in shapes[0].error}
     disturbed = tuple(why for shape in shapes for why in shape.disturbed)
@@ -213,7 +215,7 @@ def _order(oracle: Passed, naive: Passed) -> Finding:
     return Finding(kind="order", name="oracle over naive", ok=gap > HONEST_GAP, got=f"{gap:.2f}", detail="ratio of peak_fraction")
 
 
-def _repeat(first: Passed, again: Callable[[], Passed | Refused], profile: Profile) -> Finding:
+def _repeat(first: Passed, again: Callable[[], Score], profile: Profile) -> Finding:
     """Scores of the oracle, one after the other until two in a row agree, or there are `SCORES`."""
     scores, limit, spreads, disturbed = [first], SPREAD[profile], list[float](), list[str]()
     while len(scores) < SCORES[profile] and not (spreads and spreads[-1] <= limit):

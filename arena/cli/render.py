@@ -8,18 +8,18 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from arena.cli.console import people, safe, tell, verdict
-from arena.schema import Attainable, Device, Evidence, Hardware, Passed, Refused, Session, ShapeScore, TimedShape, Usage
+from arena.schema import Attainable, Device, Evidence, Hardware, Passed, Rejected, Score, Session, ShapeScore, TimedShape, Usage
 
 MOST_NAMES = 6
 """Kernels named to a person; all are in the annotation."""
 
 
-def show_score(score: Passed | Refused) -> None:
+def show_score(score: Score) -> None:
     """A score for a person: the table by shape when it passed, the reason when not."""
-    if isinstance(score, Refused):
+    if not isinstance(score, Passed):
         tell(f"verdict {verdict(score.verdict)}: {safe(score.message)}")
-        if score.shape:
-            tell(f"  on {words(score.shape)}, inputs of class {safe(score.mode)}")
+        if isinstance(score, Rejected) and score.shape:
+            tell(f"  on {words(score.shape)}, input class {safe(score.input_class)}")
     else:
         tell(f"{score.problem} on {safe(score.device.name)}, {_ceilings(score.device)}")
         people.print(_shapes(score))
@@ -38,8 +38,8 @@ def show_score(score: Passed | Refused) -> None:
             )
             tell(f"Look at it before you cite it: {why}.")
     spent = score.timings
-    parts = f"build {spent.build_s:.1f}, check {spent.check_s:.1f}, benchmark {spent.benchmark_s:.1f}, audit {spent.audit_s:.1f}"
-    tell(f"scored in {spent.total_s:.1f} s: {parts}")
+    parts = {"build": spent.build_s, "check": spent.check_s, "benchmark": spent.benchmark_s, "evidence": spent.evidence_s}
+    tell(f"scored in {spent.total_s:.1f} s: {', '.join(f'{name} {seconds:.1f}' for name, seconds in parts.items())}")
 
 
 def show_session(session: Session) -> None:

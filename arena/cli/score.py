@@ -14,7 +14,7 @@ from arena.cli.display import Display
 from arena.cli.render import show_attainable, show_score
 from arena.errors import UsageError
 from arena.sandboxes.backends import backend
-from arena.schema import Hardware, Passed, Refused
+from arena.schema import Hardware, Score
 from arena.submission import NoSubmission, collect
 
 
@@ -44,7 +44,7 @@ def score(
         try:
             submission = collect(file.parent.resolve(), file.name)
         except NoSubmission as none:
-            result: Passed | Refused = judge.missing(none.reason, problem, hardware, digest)
+            result: Score = judge.missing(none.reason, problem, hardware, digest)
         else:
             result = judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, report=display.judging, gpu=gpu)
     data(result) if as_json else show_score(result)

@@ -11,9 +11,8 @@ import torch
 
 from arena.judge import kernels, timing
 from arena.judge.rejection import Rejection
-from arena.judge.window import Mode
 from arena.judge.worker_client import Uncapturable, Worker, ours
-from arena.schema import Evidence, Profile
+from arena.schema import Evidence, LaunchMode, Profile
 
 Report = Callable[[str], None]
 """Told what the judge is doing, for a person to read."""
@@ -27,7 +26,7 @@ SETTLING, SETTLED = 12, 5
 class Way(NamedTuple):
     """How a shape is timed."""
 
-    mode: Mode
+    launch_mode: LaunchMode
     calls: int
     """In a window."""
 
@@ -116,7 +115,7 @@ def _block(
     anchors = (before_gb_s, _settled(anchor, subject.plan.drift))
     with subject.clock.phase("benchmark"), theirs():
         timed += [_time(subject, worker, *each) for each in todo[scored:]]
-    with subject.clock.phase("audit"), theirs():
+    with subject.clock.phase("evidence"), theirs():
         evidence = tuple(kernels.launched(subject, worker, shape) for shape in shapes[:scored]) if look else ()
     return Block(tuple(timed), evidence, anchors)
 
@@ -155,7 +154,7 @@ def _check(subject: timing.Subject, worker: Worker, shapes: tuple[Shape, ...], r
     for shape in shapes:
         report(f"checking {words(shape)}")
         timing.first_call(subject, worker, shape)
-        for kind in ("public", *subject.code.modes):
+        for kind in ("public", *subject.code.input_classes):
             timing.check(subject, worker, shape, kind)
 
 
@@ -165,13 +164,13 @@ def _ways(subject: timing.Subject, worker: Worker, scored: tuple[Shape, ...], la
     Trying to capture spoils the worker where it fails, so this is the last thing it does.
     """
 
-    def ways(mode: Mode, shapes: tuple[Shape, ...], most: int) -> list[Way]:
-        return [Way(mode, timing.calls_per_window(subject, worker, shape, mode, most)) for shape in shapes]
+    def ways(launch_mode: LaunchMode, shapes: tuple[Shape, ...], most: int) -> list[Way]:
+        return [Way(launch_mode, timing.calls_per_window(subject, worker, shape, launch_mode, most)) for shape in shapes]
 
     plain = timing.plain_mode(subject)
     classes = ((scored, subject.plan.max_calls), (latency, subject.plan.latency_calls))
     found = [ways(plain, *each) for each in classes]
-    if plain != "wall":
+    if plain != "call":
         try:
             for number, each in enumerate(classes):
                 found[number] = ways("graph", *each)
@@ -184,13 +183,15 @@ def _ways(subject: timing.Subject, worker: Worker, scored: tuple[Shape, ...], la
     return [way for some in found for way in some]
 
 
-def _time(subject: timing.Subject, worker: Worker, shape: Shape, mode: Mode, calls: int, quiet: timing.Quiet) -> timing.Timed:
+def _time(
+    subject: timing.Subject, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int, quiet: timing.Quiet
+) -> timing.Timed:
     try:
-        return timing.time_shape(subject, worker, shape, mode, calls, quiet)
+        return timing.time_shape(subject, worker, shape, launch_mode, calls, quiet)
     except Uncapturable as no:
         # Never switched silently within a score.
         text = f"The calls could be captured in a CUDA graph in one process and not in the next{no}"
-        raise Rejection("crashed", text, shape=shape, mode="public") from None
+        raise Rejection("crashed", text, shape=shape, input_class="public") from None
 
 
 def words(shape: Shape) -> str:

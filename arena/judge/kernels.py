@@ -56,9 +56,9 @@ def counted(
                 worker.load(subject.plan.build_limit_s)
             for evidence in found:
                 with subject.clock.phase("build"), _filled(subject, worker, evidence.shape) as sets:
-                    worker.order("run", calls=sets.count, mode="stream", limit_s=subject.plan.first_call_limit_s)
+                    worker.order("run", calls=sets.count, launch_mode="stream", limit_s=subject.plan.first_call_limit_s)
                     _poison(sets)
-                    with subject.clock.phase("audit"):
+                    with subject.clock.phase("evidence"):
                         worker.order("count", limit_s=subject.plan.first_call_limit_s)
             text = worker.farewell(FAREWELL_S).decode("utf-8", "replace")
     except (Rejection, JudgeError) as no:

@@ -32,21 +32,21 @@ class Code:
     make_public: MakeInputs
     make_hidden: MakeInputs
     reference: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
-    modes: tuple[str, ...]
+    input_classes: tuple[str, ...]
     """Names of the hidden stress modes."""
     extra_shapes: tuple[Mapping[str, int], ...]
     """Shapes that are checked and never timed."""
     rate: Rate
     """Which arithmetic's peak bounds the operator."""
-    own_gate: bool
+    own_check: bool
     """Whether the problem measures errors in its own way."""
     measure: Callable[[Inputs, Inputs, Inputs], list[Measured]]
     """How far outputs are off the reference's, given the inputs: what `measure` of the kit's check.py gives."""
 
-    def make_inputs(self, shape: Mapping[str, int], seed: int, mode: str, device: str) -> Inputs:
+    def make_inputs(self, shape: Mapping[str, int], seed: int, input_class: str, device: str) -> Inputs:
         """One input set: the public distribution or a hidden mode."""
-        make = self.make_public if mode == "public" else self.make_hidden
-        return make(shape, seed, mode, device)
+        make = self.make_public if input_class == "public" else self.make_hidden
+        return make(shape, seed, input_class, device)
 
     def outputs(self, inputs: Inputs) -> tuple[torch.Tensor, ...]:
         """The reference's answer in high precision, always as a tuple."""
@@ -73,10 +73,10 @@ def _load(problem: Problem, profile: Profile, folder: Path) -> Code:
         make_public=_need(reference, "make_inputs"),
         make_hidden=_need(hidden, "make_inputs"),
         reference=_need(reference, "reference"),
-        modes=tuple(_need(hidden, "MODES")),
+        input_classes=tuple(_need(hidden, "INPUT_CLASSES")),
         extra_shapes=tuple(_need(hidden, "EXTRA_SHAPES").get(profile, ())),
         rate=rate,
-        own_gate=bool(problem.gate),
+        own_check=bool(problem.correctness),
         measure=_measure(problem, reference),
     )
 
@@ -84,7 +84,7 @@ def _load(problem: Problem, profile: Profile, folder: Path) -> Code:
 def _measure(problem: Problem, reference: ModuleType) -> Callable[[Inputs, Inputs, Inputs], list[Measured]]:
     """The kit's `measure` for this problem; DataError when its facts and its code do not speak of the same gate."""
     defined = [name for name in ("errors", "worst") if hasattr(reference, name)]
-    if len(defined) != (2 if problem.gate else 0):
+    if len(defined) != (2 if problem.correctness else 0):
         raise DataError(
             f"{reference.__file__}: defines {' and '.join(defined) or 'neither errors nor worst'}: "
             f"both are due where problem.yaml has a `gate`, and neither where it has not"

@@ -1,11 +1,8 @@
 """The one exception by which a verdict other than `passed` leaves the judge's inner functions."""
 
 from collections.abc import Mapping
-from typing import Literal
 
-from arena.schema import Errors
-
-Reason = Literal["incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing"]
+from arena.schema import Errors, RejectionVerdict
 
 
 class Rejection(Exception):  # noqa: N818  a verdict, not an error of arena
@@ -13,16 +10,16 @@ class Rejection(Exception):  # noqa: N818  a verdict, not an error of arena
 
     def __init__(
         self,
-        verdict: Reason,
+        verdict: RejectionVerdict,
         message: str,
         *,
         shape: Mapping[str, int] | None = None,
-        mode: str | None = None,
+        input_class: str | None = None,
         error: Errors | None = None,
     ) -> None:
         super().__init__(message)
-        self.verdict: Reason = verdict
+        self.verdict: RejectionVerdict = verdict
         self.message = message
         self.shape = shape
-        self.mode = mode
+        self.input_class = input_class
         self.error = error

@@ -25,7 +25,7 @@ from arena.judge.stopwatch import Clock
 from arena.judge.verify import worse
 from arena.judge.window import Seeds
 from arena.sandboxes import Sandbox
-from arena.schema import Device, Evidence, Hardware, Passed, Problem, Refused, ShapeScore, TimedShape
+from arena.schema import Device, Evidence, Hardware, JudgeFailed, Passed, Problem, Rejected, Score, ShapeScore, TimedShape
 from arena.submission import Submission
 
 REVIEW_ABOVE = 0.95
@@ -48,7 +48,7 @@ def score(
     folder: Path | None = None,
     hidden: bool = True,
     shared: bool = False,
-) -> Passed | Refused:
+) -> Score:
     """Score one submission. Never raises for what the submission does; our own failures become `judge_failed`.
 
     `digest` is the problem's; `logs` receives each worker's streams; `plan` replaces the published effort;
@@ -65,7 +65,7 @@ def score(
         with open_device(hardware, gpu, shared=shared) as place:
             loaded = problem_code.load(problem, hardware.profile, folder)
             if not hidden:
-                loaded, problem = replace(loaded, modes=(), extra_shapes=()), problem.model_copy(update={"latency": {}})
+                loaded, problem = replace(loaded, input_classes=(), extra_shapes=()), problem.model_copy(update={"latency": {}})
             if loaded.rate not in place.device.tflops:
                 known = ", ".join(place.device.tflops)
                 raise JudgeError(f"{hardware.name} gives no peak for {loaded.rate}, which bounds {problem.name} (known: {known})")
@@ -92,11 +92,11 @@ def score(
             shapes = tuple(ShapeScore(**dict(each), peak_fraction=each.ceiling_s / each.measured_s) for each in timed[:scored])
             evidence = _evidence(subject, blocks[-1].evidence, start, place.counting, report)
     except Rejection as no:
-        told: dict[str, Any] = {"message": no.message, "shape": no.shape, "mode": no.mode, "error": no.error}
-        return Refused(**head, **told, verdict=no.verdict, timings=clock.timings(), environment=environment)
+        told: dict[str, Any] = {"message": no.message, "shape": no.shape, "input_class": no.input_class, "error": no.error}
+        return Rejected(**head, **told, verdict=no.verdict, timings=clock.timings(), environment=environment)
     except (ArenaError, OSError, MemoryError, RuntimeError) as ours:  # torch says RuntimeError when memory is short
         message = str(ours) or type(ours).__name__  # a MemoryError says nothing
-        return Refused(**head, verdict="judge_failed", message=message, timings=clock.timings(), environment=environment)
+        return JudgeFailed(**head, message=message, timings=clock.timings(), environment=environment)
     unlike = warnings.unlike(problem, shapes, evidence)
     return Passed(
         **head,
@@ -122,9 +122,9 @@ def preflight(hardware: Hardware, gpu: int) -> int | None:
         return place.gpu
 
 
-def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> Refused:
+def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> Rejected:
     """The score of a run that left no usable solution.py."""
-    return Refused(
+    return Rejected(
         problem=problem.name,
         problem_digest=digest,
         hardware=hardware.name,
@@ -163,7 +163,7 @@ def _evidence(
     if not (launched and subject.plan.counters):
         return launched
     report("reading the counters")
-    with subject.clock.phase("audit"):
+    with subject.clock.phase("evidence"):
         wrapper = counting()
         if isinstance(wrapper, str):
             return kernels.noted(launched, wrapper)
@@ -192,7 +192,7 @@ def _timed(subject: timing.Subject, device: Device, shape: Mapping[str, int], ru
         rate=subject.code.rate,
         measured_s=measured_s,
         ci95=interval(samples),
-        mode=runs[0].mode,
+        launch_mode=runs[0].launch_mode,
         vetoed=vetoed,
         wall_s=wall_s,
         calls_per_window=runs[0].calls,

@@ -9,14 +9,14 @@ from typing import Literal
 
 from arena.schema import Timings
 
-Phase = Literal["build", "check", "benchmark", "audit"]
+Phase = Literal["build", "check", "benchmark", "evidence"]
 
 
 class Clock:
     """Seconds by phase. Build is what a compiler or a tuner takes, wherever it happens."""
 
     def __init__(self) -> None:
-        self._spent_s: dict[Phase, float] = {"build": 0.0, "check": 0.0, "benchmark": 0.0, "audit": 0.0}
+        self._spent_s: dict[Phase, float] = {"build": 0.0, "check": 0.0, "benchmark": 0.0, "evidence": 0.0}
         self._begin_s = self._since_s = time.monotonic()
         self._now: Phase | None = None
 

@@ -22,9 +22,9 @@ from arena.judge.sampling import Sampling
 from arena.judge.stats import half_width
 from arena.judge.stopwatch import Clock
 from arena.judge.verify import verify, worse
-from arena.judge.window import PUBLISH_TRIES, Committed, Disturbed, Draw, Mode, Seeds, Sets, window
+from arena.judge.window import PUBLISH_TRIES, Committed, Disturbed, Draw, Seeds, Sets, window
 from arena.judge.worker_client import Worker
-from arena.schema import Errors, Problem, Tensor
+from arena.schema import Errors, LaunchMode, Problem, Tensor
 
 PUBLISHED_ALONE = 4
 """Copies timed to know how long publishing takes undisturbed; the first is slow."""
@@ -73,9 +73,9 @@ class Quiet(NamedTuple):
 class Timed:
     """One shape's samples from one worker process, in seconds per call."""
 
-    mode: Mode
+    launch_mode: LaunchMode
     samples_s: tuple[float, ...]
-    """By the clock that counts: the device's in modes graph and stream, the judge's in mode wall."""
+    """By the clock that counts: the device's in launch modes graph and stream, the judge's in launch mode call."""
     wall_s: tuple[float, ...]
     """The same windows by the judge's clock, the empty window taken out."""
     calls: int
@@ -89,7 +89,7 @@ def first_call(subject: Subject, worker: Worker, shape: Mapping[str, int]) -> No
     with subject.clock.phase("build"), _about(shape, "public"), buffers(subject, worker, shape, "public", 1) as sets:
         draw = [Draw("public", seed) for seed in subject.seeds.take(1)]
         limit_s = subject.plan.first_call_limit_s
-        window(worker, sets, subject.code, shape, lambda: draw, mode=plain_mode(subject), sample=0, limit_s=limit_s)
+        window(worker, sets, subject.code, shape, lambda: draw, launch_mode=plain_mode(subject), sample=0, limit_s=limit_s)
 
 
 def check(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str) -> Errors:
@@ -99,25 +99,25 @@ def check(subject: Subject, worker: Worker, shape: Mapping[str, int], kind: str)
         drawn = [Draw(kind, seed) for seed in subject.seeds.take(CHECKED_CALLS - 1)]
         return [*drawn, drawn[0]]
 
-    mode, limit_s = plain_mode(subject), subject.plan.first_call_limit_s
+    launch_mode, limit_s = plain_mode(subject), subject.plan.first_call_limit_s
     with _about(shape, kind), buffers(subject, worker, shape, kind, CHECKED_CALLS) as sets:
-        done = window(worker, sets, subject.code, shape, draw, mode=mode, sample=CHECKED_CALLS, limit_s=limit_s)
+        done = window(worker, sets, subject.code, shape, draw, launch_mode=launch_mode, sample=CHECKED_CALLS, limit_s=limit_s)
         return verify(done, sets, subject.code, subject.problem, shape)
 
 
-def plain_mode(subject: Subject) -> Mode:
+def plain_mode(subject: Subject) -> LaunchMode:
     """How calls are made where no graph has been captured."""
-    return "wall" if subject.memory.kind == "host" else "stream"
+    return "call" if subject.memory.kind == "host" else "stream"
 
 
-def calls_per_window(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, max_calls: int) -> int:
+def calls_per_window(subject: Subject, worker: Worker, shape: Mapping[str, int], launch_mode: LaunchMode, max_calls: int) -> int:
     """As many calls as fill a window, from a trial after the first calls are over. Uncapturable spoils the worker."""
     plan = subject.plan
     with _about(shape, "public"), buffers(subject, worker, shape, "public", plan.min_calls) as sets:
-        _warm(subject, worker, sets, shape, mode)
-        done = _run(subject, worker, sets, shape, plan.min_calls, mode, plan.call_limit_s)
+        _warm(subject, worker, sets, shape, launch_mode)
+        done = _run(subject, worker, sets, shape, plan.min_calls, launch_mode, plan.call_limit_s)
         verify(done, sets, subject.code, subject.problem, shape)
-        call_s = (done.elapsed_s if mode == "wall" else done.device_s) / plan.min_calls
+        call_s = (done.elapsed_s if launch_mode == "call" else done.device_s) / plan.min_calls
         set_bytes = sets.input_layout.set_bytes + sets.output_layout.set_bytes
     room_bytes = subject.memory.room_bytes() or plan.sets_bytes
     fill = min(round(plan.window_s / max(call_s, 1e-7)), max_calls)
@@ -128,17 +128,21 @@ def calls_per_window(subject: Subject, worker: Worker, shape: Mapping[str, int],
     return min(max(fill, cold, plan.min_calls), most)
 
 
-def quiet(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int) -> Quiet:
+def quiet(subject: Subject, worker: Worker, shape: Mapping[str, int], launch_mode: LaunchMode, calls: int) -> Quiet:
     """What the judge's own part of a window takes, in a worker that has not loaded the submission yet, which could lie."""
     memory, plan = subject.memory, subject.plan
     with buffers(subject, worker, shape, "public", calls) as sets:
         # The first of each is slow: it starts the device.
         copies = [memory.publish(sets.staged, sets.inputs, meanwhile=memory.settle)[0] for _ in range(1 + PUBLISHED_ALONE)]
-        empty = [_run(subject, worker, sets, shape, 0, mode, plan.first_call_limit_s) for _ in range(1 + plan.empty_windows)]
+        empty = [
+            _run(subject, worker, sets, shape, 0, launch_mode, plan.first_call_limit_s) for _ in range(1 + plan.empty_windows)
+        ]
     return Quiet(median(window.elapsed_s for window in empty[1:]), min(copies[1:]))
 
 
-def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int, quiet: Quiet) -> Timed:
+def time_shape(
+    subject: Subject, worker: Worker, shape: Mapping[str, int], launch_mode: LaunchMode, calls: int, quiet: Quiet
+) -> Timed:
     """Time one shape until its median is known well enough.
 
     At secret places among the timed windows come audits: the same calls in the same buffers, but on hidden classes of inputs
@@ -147,16 +151,18 @@ def time_shape(subject: Subject, worker: Worker, shape: Mapping[str, int], mode:
     disturbed: list[str] = []
     while True:
         try:
-            return replace(_timed(subject, worker, shape, mode, calls, quiet), disturbed=tuple(disturbed))
+            return replace(_timed(subject, worker, shape, launch_mode, calls, quiet), disturbed=tuple(disturbed))
         except Disturbed as by:
             disturbed.append(by.message)
             if len(disturbed) == UNDISTURBED_TRIES:
                 text = f"Timing was disturbed in each of {UNDISTURBED_TRIES} tries: {'; '.join(disturbed)}"
-                raise Disturbed("cheated", text, shape=by.shape, mode=by.mode) from None
+                raise Disturbed("cheated", text, shape=by.shape, input_class=by.input_class) from None
             time.sleep(CALM_S * len(disturbed))
 
 
-def _timed(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mode, calls: int, quiet: Quiet) -> Timed:
+def _timed(
+    subject: Subject, worker: Worker, shape: Mapping[str, int], launch_mode: LaunchMode, calls: int, quiet: Quiet
+) -> Timed:
     """One try. Disturbed when something ran that could have learned which window is an audit: the next one draws their places."""
     plan = subject.plan
     elapsed: list[tuple[float, float]] = []
@@ -164,23 +170,23 @@ def _timed(subject: Subject, worker: Worker, shape: Mapping[str, int], mode: Mod
     audits = sorted(secrets.randbelow(plan.min_windows) for _ in range(plan.audits))
     first_call(subject, worker, shape)
     with _about(shape, "public"), buffers(subject, worker, shape, "public", calls, quiet.alone_s) as sets:
-        _warm(subject, worker, sets, shape, mode)
-        while not _enough([window_s[mode != "wall"] / calls for window_s in elapsed], plan):
+        _warm(subject, worker, sets, shape, launch_mode)
+        while not _enough([window_s[launch_mode != "call"] / calls for window_s in elapsed], plan):
             while audits and audits[0] == len(elapsed):
                 audits.pop(0)
-                _audit(subject, worker, sets, shape, mode)
-            done = _run(subject, worker, sets, shape, calls, mode, plan.call_limit_s, tries=1)
-            if mode != "wall" and not done.device_s / calls > SHORTEST_CALL_S:
+                _audit(subject, worker, sets, shape, launch_mode)
+            done = _run(subject, worker, sets, shape, calls, launch_mode, plan.call_limit_s, tries=1)
+            if launch_mode != "call" and not done.device_s / calls > SHORTEST_CALL_S:
                 raise Rejection("cheated", f"The worker says that {calls} calls took {done.device_s:.3g} s")
             worst = worse(worst, verify(done, sets, subject.code, subject.problem, shape))
             elapsed.append((done.elapsed_s, done.device_s))
     # Never below nothing: a window shorter than an empty one says that the machine was disturbed, not that it was fast.
     wall_s = tuple(max(window_s - quiet.empty_s, window_s / 2) / calls for window_s, _ in elapsed)
     device = tuple(device_s / calls for _, device_s in elapsed)
-    return Timed(mode, wall_s if mode == "wall" else device, wall_s, calls, worst)
+    return Timed(launch_mode, wall_s if launch_mode == "call" else device, wall_s, calls, worst)
 
 
-def _audit(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], mode: Mode) -> None:
+def _audit(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], launch_mode: LaunchMode) -> None:
     """A window like the timed ones in which half of the sets are of hidden classes; several are verified, no time is kept."""
     kinds = _kinds_that_fit(subject, sets, shape)
     dice = secrets.SystemRandom()
@@ -190,21 +196,23 @@ def _audit(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int
 
     plan = subject.plan
     sample = min(plan.audit_sample, sets.count)
-    done = window(worker, sets, subject.code, shape, draw, mode=mode, sample=sample, limit_s=plan.call_limit_s, tries=1)
+    done = window(
+        worker, sets, subject.code, shape, draw, launch_mode=launch_mode, sample=sample, limit_s=plan.call_limit_s, tries=1
+    )
     verify(done, sets, subject.code, subject.problem, shape)
 
 
 def _kinds_that_fit(subject: Subject, sets: Sets, shape: Mapping[str, int]) -> list[str]:
     """Classes of inputs whose tensors are as large as the public ones, so that they can stand in the same buffers."""
-    return ["public", *(kind for kind in subject.code.modes if subject.input_layout(shape, kind) == sets.input_layout)]
+    return ["public", *(kind for kind in subject.code.input_classes if subject.input_layout(shape, kind) == sets.input_layout)]
 
 
-def _warm(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], mode: Mode) -> None:
+def _warm(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int], launch_mode: LaunchMode) -> None:
     """The untimed first calls in these buffers, and the capture. Their inputs are not used again."""
     limit_s = subject.plan.first_call_limit_s
     done = _run(subject, worker, sets, shape, sets.count, plain_mode(subject), limit_s)
     verify(done, sets, subject.code, subject.problem, shape)
-    if mode == "graph":
+    if launch_mode == "graph":
         worker.thaw()
         worker.order("capture", limit_s=limit_s)
 
@@ -215,7 +223,7 @@ def _run(
     sets: Sets,
     shape: Mapping[str, int],
     calls: int,
-    mode: Mode,
+    launch_mode: LaunchMode,
     limit_s: float,
     tries: int = PUBLISH_TRIES,
 ) -> Committed:
@@ -225,7 +233,7 @@ def _run(
         return [Draw("public", seed) for seed in subject.seeds.take(calls)]
 
     sample = subject.plan.sample
-    return window(worker, sets, subject.code, shape, draw, mode=mode, sample=sample, limit_s=limit_s, tries=tries)
+    return window(worker, sets, subject.code, shape, draw, launch_mode=launch_mode, sample=sample, limit_s=limit_s, tries=tries)
 
 
 def _enough(samples: list[float], plan: Sampling) -> bool:
@@ -240,7 +248,7 @@ def _about(shape: Mapping[str, int], kind: str) -> Iterator[None]:
     try:
         yield
     except Rejection as no:
-        no.shape, no.mode = no.shape or shape, no.mode or kind
+        no.shape, no.input_class = no.shape or shape, no.input_class or kind
         raise
 
 

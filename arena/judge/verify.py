@@ -45,38 +45,40 @@ def inside(errors: Errors, tolerance: Tolerance) -> bool:
 
 
 def _same(
-    first: Inputs, second: Inputs, inputs: Inputs, code: Code, problem: Problem, shape: Mapping[str, int], mode: str
+    first: Inputs, second: Inputs, inputs: Inputs, code: Code, problem: Problem, shape: Mapping[str, int], input_class: str
 ) -> None:
     """Refuse a solution whose two answers to the same inputs differ by more than the gate."""
     exact = tuple(a.double() if a.is_floating_point() else a for a in first)
     for _, errors, _ in code.measure(second, exact, inputs):
         if not inside(errors, problem.tolerance):
             text = f"Two calls on the same inputs gave different answers ({_against(errors, problem)})"
-            raise Rejection("incorrect", text, shape=shape, mode=mode, error=errors)
+            raise Rejection("incorrect", text, shape=shape, input_class=input_class, error=errors)
 
 
 def _within(
-    outs: Inputs, refs: Inputs, inputs: Inputs, code: Code, problem: Problem, shape: Mapping[str, int], mode: str
+    outs: Inputs, refs: Inputs, inputs: Inputs, code: Code, problem: Problem, shape: Mapping[str, int], input_class: str
 ) -> Errors:
     """The errors of one call's outputs against the reference's; Refusal when one is beyond the gate."""
     for tensor, out, ref in zip(problem.outputs, outs, refs, strict=True):
-        _finite(tensor.name, out, ref, code, problem, shape, mode)
+        _finite(tensor.name, out, ref, code, problem, shape, input_class)
     worst: Errors = dict.fromkeys(problem.tolerance, 0.0)
     for _, errors, place in code.measure(outs, refs, inputs):
         if not inside(errors, problem.tolerance):
-            raise Rejection("incorrect", f"{place()} ({_against(errors, problem)})", shape=shape, mode=mode, error=errors)
+            raise Rejection(
+                "incorrect", f"{place()} ({_against(errors, problem)})", shape=shape, input_class=input_class, error=errors
+            )
         worst = worse(worst, errors)
     return worst
 
 
 def _finite(
-    name: str, out: torch.Tensor, ref: torch.Tensor, code: Code, problem: Problem, shape: Mapping[str, int], mode: str
+    name: str, out: torch.Tensor, ref: torch.Tensor, code: Code, problem: Problem, shape: Mapping[str, int], input_class: str
 ) -> None:
     """Refuse an output that is not finite where it should be. Infinite answers are for a gate of the problem's own to judge."""
-    sound = ~torch.isnan(ref) if code.own_gate else torch.isfinite(ref)
+    sound = ~torch.isnan(ref) if code.own_check else torch.isfinite(ref)
     if not sound.all():
         raise JudgeError(
-            f"{problem.name}: the reference is not finite for mode {mode!r}, shape {dict(shape)}: a fault of the problem"
+            f"{problem.name}: the reference is not finite for input class {input_class!r}, shape {dict(shape)}; mend the problem"
         )
     bad = torch.isfinite(ref) & ~torch.isfinite(out)
     if bad.any():
@@ -84,14 +86,14 @@ def _finite(
         text = f"{name}{list(where)} is {out[where].item()} where a finite value is expected"
         if problem.outputs_given and out[where].isnan():
             text += "; what solution() leaves unwritten is NaN, too"
-        raise Rejection("incorrect", text, shape=shape, mode=mode)
+        raise Rejection("incorrect", text, shape=shape, input_class=input_class)
 
 
 def _against(errors: Errors, problem: Problem) -> str:
     return ", ".join(f"{metric} {errors[metric]:.2g} of {most:g}" for metric, most in problem.tolerance.items())
 
 
-def _unchanged(ours: Inputs, theirs: Inputs, problem: Problem, shape: Mapping[str, int], mode: str) -> None:
+def _unchanged(ours: Inputs, theirs: Inputs, problem: Problem, shape: Mapping[str, int], input_class: str) -> None:
     for tensor, a, b in zip(problem.inputs, ours, theirs, strict=True):
         if not torch.equal(a.contiguous().view(torch.uint8), b.view(torch.uint8)):
-            raise Rejection("incorrect", f"solution() changed its input {tensor.name}", shape=shape, mode=mode)
+            raise Rejection("incorrect", f"solution() changed its input {tensor.name}", shape=shape, input_class=input_class)

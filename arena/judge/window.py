@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -18,8 +18,8 @@ from arena.judge.device.memory import Buffer, Memory
 from arena.judge.problem_code import Code, Inputs
 from arena.judge.rejection import Rejection
 from arena.judge.worker_client import Worker
+from arena.schema import LaunchMode
 
-Mode = Literal["graph", "stream", "wall"]
 """How a window's calls are made and timed: replayed from a CUDA graph, one after the other on a stream, or on a CPU."""
 
 DISTURBED, JITTER_S = 1.05, 50e-6
@@ -111,7 +111,7 @@ def window(
     shape: Mapping[str, int],
     draw: Callable[[], Sequence[Draw]],
     *,
-    mode: Mode,
+    launch_mode: LaunchMode,
     sample: int,
     limit_s: float,
     tries: int = PUBLISH_TRIES,
@@ -126,7 +126,7 @@ def window(
     worker.freeze()
     draws = publish(worker, sets, code, shape, draw, tries)
     begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-    worker.send("run", calls=len(draws), mode=mode)
+    worker.send("run", calls=len(draws), launch_mode=launch_mode)
     worker.thaw()
     device_s = worker.reply("run", limit_s)
     chosen = secrets.SystemRandom().sample(range(len(draws) or sets.count), sample)

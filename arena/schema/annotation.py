@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from arena.schema import version_1
 from arena.schema.common import Record
 from arena.schema.run import Cell, Session
 from arena.schema.score import Score
@@ -42,7 +43,7 @@ class Review(Record):
 class Annotation(Record):
     """`annotations/<run_id>.yaml`: the single source of every published number."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     run_id: str
     arena_version: str
     cell: Cell
@@ -50,3 +51,8 @@ class Annotation(Record):
     submission: SubmissionRecord | None
     score: Score
     review: Review | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_version_1(cls, data: object) -> object:
+        return version_1.annotation(data)

@@ -8,8 +8,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from arena.schema import version_1
 from arena.schema.common import Errors, Name, Positive, Record
-from arena.schema.score import Device, Verdict
+from arena.schema.score import Device, LaunchMode, Verdict
 
 
 class BaselineShape(Record):
@@ -20,7 +21,7 @@ class BaselineShape(Record):
     """Of the ceiling."""
     ceiling_s: Positive
     measured_s: Positive
-    mode: Literal["graph", "stream", "wall"]
+    launch_mode: LaunchMode
     error: Errors
     """On public inputs."""
 
@@ -32,13 +33,12 @@ class BaselineLine(Record):
     """The file's stem."""
     title: str
     verdict: Verdict | None
-    """What the judge says of it by the problem's own gate, though with nothing forbidden: only `passed` is inside. None where it
-    was not run."""
+    """The judge's verdict with nothing forbidden; only `passed` is within the tolerance. None where it was not run."""
     fraction: float | None = Field(default=None, gt=0, le=1)
-    """Of the ceiling, the geometric mean over the shapes, as in a score. Outside the gate it is a speed and nothing more; None
-    where there is none."""
+    """Of the ceiling, the geometric mean over the shapes, as in a score. Without the verdict `passed` it is a speed and nothing
+    more. None where there is none."""
     message: str = ""
-    """Why it is absent or outside the gate, and what the judge remarked."""
+    """Why it is absent or outside the tolerance, and the judge's message."""
     shapes: tuple[BaselineShape, ...] = ()
     error: Errors | None = None
     """The worst of all shapes, on public inputs."""
@@ -48,14 +48,14 @@ class BaselineLine(Record):
         if self.verdict == "passed" and self.fraction is None:
             raise ValueError("fraction: what passed has one")
         if self.verdict != "passed" and not self.message:
-            raise ValueError("message: must say why the baseline is absent or outside the gate")
+            raise ValueError("message: must say why the baseline is absent or outside the tolerance")
         return self
 
 
 class Baselines(Record):
     """`baselines/<hardware>/<problem>.yaml`: what libraries reach at a problem on one device. Plotted, never scored."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     problem: Name
     problem_version: int
     problem_digest: str
@@ -68,3 +68,8 @@ class Baselines(Record):
     versions: Mapping[str, str]
     """Of torch, triton and what the lines need, as far as it is installed."""
     lines: tuple[BaselineLine, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_version_1(cls, data: object) -> object:
+        return version_1.baselines(data)

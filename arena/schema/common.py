@@ -27,11 +27,11 @@ class Record(BaseModel):
 
 Metric = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
 Tolerance = Annotated[Mapping[Metric, Annotated[float, Field(ge=0, allow_inf_nan=False)]], Field(min_length=1)]
-"""The gate: what each error may be at most; 0 allows none. `rel_fro`, `row` and `el` are the kit's (problems/kit/check.py defines
-them); a problem may measure others in its reference.py."""
+"""The largest error of each metric that the correctness check allows; 0 allows none. problems/kit/check.py defines `rel_fro`,
+`row` and `el`; a problem may measure others in its reference.py."""
 
 
 KIT_METRICS = ("rel_fro", "row", "el")
 Errors = Mapping[Metric, float]
-"""Worst error found, in the gate's terms."""
+"""The worst error of each metric."""
 Count = Annotated[int, Field(ge=1)]

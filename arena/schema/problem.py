@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from arena.schema import version_1
 from arena.schema.common import KIT_METRICS, DType, Name, Profile, Rate, Record, Shape, Tolerance
 from arena.schema.formula import FormulaError, evaluate
 
@@ -33,7 +34,7 @@ class Work(Record):
 class Problem(Record):
     """`problems/<name>/problem.yaml`: the public facts. Everything the agent is told comes from here."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     name: Name
     """The folder's name; not written in the file."""
     version: int = Field(ge=1)
@@ -50,9 +51,9 @@ class Problem(Record):
     """Shapes too small for a ceiling to mean anything: checked and timed like the others, and told in microseconds without a
     score."""
     tolerance: Tolerance
-    gate: str = ""
-    """A gate of the problem's own in the words of the prompt, with `{metric}` where the tolerance of that name belongs; empty
-    where the kit's metrics count. `errors` and `worst` in reference.py measure it."""
+    correctness: str = ""
+    """The problem's own correctness check in the words of the prompt, with `{metric}` where that tolerance belongs. Empty where
+    the kit's metrics count. `errors` and `worst` in reference.py measure it."""
     work: Work
     distribution: str
     """How the public inputs are drawn, in words."""
@@ -65,6 +66,11 @@ class Problem(Record):
     """What the tensor cores should multiply where computing is the bound. A number whose counters show less of it says so."""
     forbidden_kernels: tuple[str, ...] = ()
     """Names of GPU kernels that no call may launch (`*` and `?` as in file names): those of libraries that the rules exclude."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_version_1(cls, data: object) -> object:
+        return version_1.problem(data)
 
     @model_validator(mode="after")
     def _every_shape_is_listed_once(self) -> Problem:
@@ -93,25 +99,27 @@ class Problem(Record):
         return self
 
     @model_validator(mode="after")
-    def _the_gate_is_told(self) -> Problem:
-        if not self.gate and set(self.tolerance) != set(KIT_METRICS):
-            raise ValueError(f"tolerance: without `gate` it names {', '.join(KIT_METRICS)}, not {', '.join(self.tolerance)}")
+    def _correctness_names_the_tolerances(self) -> Problem:
+        if not self.correctness and set(self.tolerance) != set(KIT_METRICS):
+            raise ValueError(
+                f"tolerance: without `correctness` it names {', '.join(KIT_METRICS)}, not {', '.join(self.tolerance)}"
+            )
         try:
-            told = {name for _, name, _, _ in Formatter().parse(self.gate) if name is not None}
+            named = {name for _, name, _, _ in Formatter().parse(self.correctness) if name is not None}
         except ValueError as error:
-            raise ValueError(f"gate: {error}") from None
-        due = {metric for metric, most in self.tolerance.items() if most > 0}  # that nothing is allowed needs no number
-        if self.gate and not due <= told <= set(self.tolerance):
-            raise ValueError(f"gate: must hold {', '.join(f'{{{metric}}}' for metric in self.tolerance)}, the tolerances")
+            raise ValueError(f"correctness: {error}") from None
+        due = {metric for metric, most in self.tolerance.items() if most > 0}  # an error that must be 0 needs no number
+        if self.correctness and not due <= named <= set(self.tolerance):
+            raise ValueError(f"correctness: must hold {', '.join(f'{{{metric}}}' for metric in self.tolerance)}, the tolerances")
         return self
 
     def timed(self, profile: Profile) -> tuple[Shape, ...]:
         """The scored shapes and then those of the latency class."""
         return (*self.shapes[profile], *self.latency.get(profile, ()))
 
-    def gate_text(self) -> str:
-        """The words of the problem's own gate with its numbers."""
-        return self.gate.strip().format(**{metric: f"{most:g}" for metric, most in self.tolerance.items()})
+    def correctness_text(self) -> str:
+        """The words of the problem's own correctness check with its numbers."""
+        return self.correctness.strip().format(**{metric: f"{most:g}" for metric, most in self.tolerance.items()})
 
     def flops(self, shape: Mapping[str, int]) -> float:
         """Floating-point operations of one call (a multiply-add counts two)."""

@@ -1,4 +1,4 @@
-"""What the judge says."""
+"""The judge's result."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, model_validator
 
+from arena.schema import version_1
 from arena.schema.common import Errors, Metric, Name, Positive, Rate, Record
+
+LaunchMode = Literal["graph", "stream", "call"]
+"""How the worker runs the calls of a window: replays a CUDA graph, launches on a stream, or calls and waits (on a CPU)."""
 
 
 class Attainable(Record):
@@ -54,7 +58,7 @@ class TimedShape(Record):
     """Seconds per call: the median of the processes' medians."""
     ci95: tuple[Positive, Positive]
     """Bootstrap 95 % interval of `measured_s`."""
-    mode: Literal["graph", "stream", "wall"]
+    launch_mode: LaunchMode
     vetoed: bool = False
     """True when the device's clock said less than the judge's by more than the margin: then the judge's counts."""
     wall_s: Positive
@@ -105,7 +109,8 @@ class Timings(Record):
     """Importing the solution and its first call on each shape, which may compile and tune."""
     check_s: float
     benchmark_s: float
-    audit_s: float = 0.0
+    evidence_s: float = 0.0
+    """Reading kernels and counters, after all timing."""
     total_s: float
     """All of it, and the starting of the workers."""
 
@@ -113,15 +118,20 @@ class Timings(Record):
 class ScoreHead(Record):
     """What every score says, whatever the verdict."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     problem: Name
     problem_digest: str
     hardware: Name
     tolerance: Mapping[Metric, float] = {}
-    """The gate that every error was held to."""
+    """The largest error of each metric that the correctness check allowed."""
     message: str = ""
     timings: Timings
     environment: Mapping[str, str] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_version_1(cls, data: object) -> object:
+        return version_1.score(data)
 
 
 class Passed(ScoreHead):
@@ -141,19 +151,27 @@ class Passed(ScoreHead):
     saw no kernel, or the counters another arithmetic than the problem's."""
 
 
-class Refused(ScoreHead):
-    """No number, and why."""
+RejectionVerdict = Literal["incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing"]
+Verdict = Literal["passed", "incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing", "judge_failed"]
 
-    verdict: Literal["incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing", "judge_failed"]
+
+class Rejected(ScoreHead):
+    """The submission failed: no number, and why."""
+
+    verdict: RejectionVerdict
     message: str = Field(min_length=1)
     shape: Mapping[str, int] | None = None
-    mode: str | None = None
-    """The class of inputs on which it failed."""
+    input_class: str | None = None
+    """The input class on which it failed."""
     error: Errors | None = None
 
 
-Verdict = Literal["passed", "incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing", "judge_failed"]
-Score = Annotated[Passed | Refused, Field(discriminator="verdict")]
+class JudgeFailed(ScoreHead):
+    """The judge or the machine failed: no number, and nothing about the submission."""
+
+    verdict: Literal["judge_failed"] = "judge_failed"
+    message: str = Field(min_length=1)
 
 
-SCORE: TypeAdapter[Passed | Refused] = TypeAdapter(Score)
+Score = Annotated[Passed | Rejected | JudgeFailed, Field(discriminator="verdict")]
+SCORE: TypeAdapter[Passed | Rejected | JudgeFailed] = TypeAdapter(Score)

@@ -30,18 +30,18 @@ EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
 }
 """Checked for correctness only. K stays below 16384, where a Hopper GPU's own sums take more than half of the gate (measured)."""
 
-MODES: tuple[str, ...] = ("largest", "zero_rows", "wide_scales", "subnormal", "last_places")
+INPUT_CLASSES: tuple[str, ...] = ("largest", "zero_rows", "wide_scales", "subnormal", "last_places")
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "cpu") -> Inputs:
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: str = "cpu") -> Inputs:
     """One stress set. Sizes depend on the shape alone. Mode `public` is the public distribution."""
-    if mode == "public":
+    if input_class == "public":
         return make_public_inputs(shape, seed, device=device)
-    if mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r} (known: public, {', '.join(MODES)})")
+    if input_class not in INPUT_CLASSES:
+        raise ValueError(f"unknown input class {input_class!r} (known: public, {', '.join(INPUT_CLASSES)})")
     left, right = generators(seed, device)
     x, w, sx, sw = build(shape, left, right)
-    match mode:
+    match input_class:
         case "largest":
             # Their products are 49 * 2**12: sums that a Hopper GPU cuts to 14 bits lose nothing below 2**26.
             x, w = (torch.where(t.float() < 0, -LARGEST, LARGEST).to(t.dtype) for t in (x, w))

@@ -21,10 +21,10 @@ TINY = 1e-300
 """Keeps 0 / 0 away where the answer is all zeros: no error then gives 0, any error a huge number."""
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str = "public", device: str = "cpu") -> Inputs:
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public", device: str = "cpu") -> Inputs:
     """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
-    if mode != "public":
-        raise ValueError(f"unknown mode {mode!r} (known: public)")
+    if input_class != "public":
+        raise ValueError(f"unknown input class {input_class!r} (known: public)")
     return build(shape, *generators(seed, device))
 
 

@@ -19,7 +19,7 @@ EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
 """Checked for correctness only. All shapes have 32 rows or more: a sum that is not compensated is close to 1 by luck in up to
 half of its rows, and never in all of so many."""
 
-MODES: tuple[str, ...] = (
+INPUT_CLASSES: tuple[str, ...] = (
     "near_constant",
     "descending",
     "ascending",
@@ -32,22 +32,22 @@ MODES: tuple[str, ...] = (
 )
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "cpu") -> Inputs:
-    """One stress set. Sizes depend on shape and mode alone. Mode `public` is the public distribution."""
-    if mode == "public":
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: str = "cpu") -> Inputs:
+    """One stress set. Sizes depend on the shape and the input class alone. Class `public` is the public distribution."""
+    if input_class == "public":
         return make_public_inputs(shape, seed, device=device)
-    if mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r} (known: public, {', '.join(MODES)})")
+    if input_class not in INPUT_CLASSES:
+        raise ValueError(f"unknown input class {input_class!r} (known: public, {', '.join(INPUT_CLASSES)})")
     R, V = shape["R"], shape["V"]
     places, values = generators(seed, device)
     normal = torch.randn(R, V, generator=values, device=device)
     anywhere = torch.randint(0, V, (R, 1), generator=places, device=device)
-    match mode:
+    match input_class:
         case "near_constant":
             return (torch.rand(R, V, generator=values, device=device) * -0.01,)
         case "descending" | "ascending":
             ramp = torch.linspace(0, -16, V, device=device) + 0.01 * normal
-            return (ramp if mode == "descending" else ramp.flip(1),)
+            return (ramp if input_class == "descending" else ramp.flip(1),)
         case "one_big":
             # Each of the others is below half of what the sum of 1 can take up, and together they weigh 4e-3.
             return ((0.001 * normal - 17.3).scatter_(1, anywhere, 0.0),)

@@ -17,10 +17,10 @@ SMALLEST = 1.2e-38
 """Numbers below fp32's smallest normal one, 1.18e-38, may come out as 0."""
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str = "public", device: str = "cpu") -> Inputs:
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public", device: str = "cpu") -> Inputs:
     """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
-    if mode != "public":
-        raise ValueError(f"unknown mode {mode!r} (known: public)")
+    if input_class != "public":
+        raise ValueError(f"unknown input class {input_class!r} (known: public)")
     places, values = generators(seed, device)
     spread = torch.randint(1, 3, (shape["R"], 1), generator=places, device=device)
     return (torch.randn(shape["R"], shape["V"], generator=values, device=device) * spread,)

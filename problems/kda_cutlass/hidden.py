@@ -30,7 +30,7 @@ EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
 No smaller D: with 16 channels the rows of an honest kernel that rounds its operands to bf16 are off by up to 2.3e-2 (measured).
 """
 
-MODES: tuple[str, ...] = (
+INPUT_CLASSES: tuple[str, ...] = (
     "strong_decay",
     "weak_decay",
     "no_decay",
@@ -41,14 +41,14 @@ MODES: tuple[str, ...] = (
 )
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "cpu") -> Inputs:
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: str = "cpu") -> Inputs:
     """One stress set. Sizes depend on the shape alone. Mode `public` is the public distribution."""
-    if mode == "public":
+    if input_class == "public":
         return make_public_inputs(shape, seed, device=device)
-    if mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r} (known: public, {', '.join(MODES)})")
+    if input_class not in INPUT_CLASSES:
+        raise ValueError(f"unknown input class {input_class!r} (known: public, {', '.join(INPUT_CLASSES)})")
     gates, values = generators(seed, device)
-    match mode:
+    match input_class:
         case "strong_decay":
             # Over 64 tokens the largest sum is about -400: exp(-G) is infinite in fp32 from 89 on.
             return build(shape, gates, values, least=1e-2, most=8.0)
@@ -64,7 +64,7 @@ def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "c
         case "beta_near_one":
             return build(shape, gates, values, lean=7.0)
     q, k, v, g, beta, S0 = build(shape, gates, values)
-    if mode == "no_decay":
+    if input_class == "no_decay":
         g.zero_()
     else:
         # Every query leans towards its own key: with q . k near 0 by chance the first outputs would be all cancellation,

@@ -27,7 +27,7 @@ EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
 }
 """Checked for correctness only: the GQA ratios, odd batch sizes and lengths here are in no public shape."""
 
-MODES: tuple[str, ...] = (
+INPUT_CLASSES: tuple[str, ...] = (
     "length_one",
     "full_page",
     "page_plus_one",
@@ -42,25 +42,25 @@ LONGEST = 131_071
 """Tokens of the one long sequence, where the shape is large enough (2**17 - 1: no page size divides it)."""
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "cpu") -> Inputs:
-    """One stress set. Sizes depend on shape and mode alone. Mode `public` is the public distribution."""
-    if mode == "public":
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: str = "cpu") -> Inputs:
+    """One stress set. Sizes depend on the shape and the input class alone. Class `public` is the public distribution."""
+    if input_class == "public":
         return make_public_inputs(shape, seed, device=device)
-    if mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r} (known: public, {', '.join(MODES)})")
+    if input_class not in INPUT_CLASSES:
+        raise ValueError(f"unknown input class {input_class!r} (known: public, {', '.join(INPUT_CLASSES)})")
     B, page, mean_len = (shape[name] for name in ("B", "page", "mean_len"))
     places, values = generators(seed, device)
     equal = {"length_one": 1, "full_page": page, "page_plus_one": page + 1}
-    if mode in equal:
-        return build(shape, torch.full((B,), equal[mode], device=device), B * equal[mode], places, values)
-    if mode == "one_long":
+    if input_class in equal:
+        return build(shape, torch.full((B,), equal[input_class], device=device), B * equal[input_class], places, values)
+    if input_class == "one_long":
         lengths = torch.ones(B, dtype=torch.int64, device=device)
         longest = min(LONGEST, 4 * B * mean_len + page - 1)
         lengths[torch.randint(B, (1,), generator=places, device=device)] = longest
         return build(shape, lengths, longest + B - 1, places, values)
 
     q, kv, block_table, seq_lens = build(shape, draw_lengths(B, mean_len, places), B * mean_len, places, values)
-    match mode:
+    match input_class:
         case "large_scores":
             # k is N(0, 1), so a score is N(0, |q|**2 / D): about +-1e3 at three sigma.
             q = (torch.randn(q.shape, device=device, generator=values) * 333).bfloat16()

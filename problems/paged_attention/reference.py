@@ -13,10 +13,10 @@ Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 """q (B, Hq, D) bf16, kv (pages, 2, page, Hkv, D) bf16, block_table (B, columns) int32, seq_lens (B) int32."""
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str = "public", device: str = "cpu") -> Inputs:
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public", device: str = "cpu") -> Inputs:
     """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
-    if mode != "public":
-        raise ValueError(f"unknown mode {mode!r} (known: public)")
+    if input_class != "public":
+        raise ValueError(f"unknown input class {input_class!r} (known: public)")
     places, values = generators(seed, device)
     return build(shape, draw_lengths(shape["B"], shape["mean_len"], places), shape["B"] * shape["mean_len"], places, values)
 

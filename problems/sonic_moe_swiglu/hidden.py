@@ -28,7 +28,7 @@ EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
 }
 """Checked for correctness only: one token, one expert per token, numbers of experts and sizes that no tile divides."""
 
-MODES: tuple[str, ...] = (
+INPUT_CLASSES: tuple[str, ...] = (
     "one_set",
     "ends_only",
     "single_rows",
@@ -42,16 +42,16 @@ COUNTS = {"single_rows": (1,), "tile_edges": (1, 127, 128, 129)}
 """Rows of one expert after the other, over and over; one expert gets what is left."""
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "cpu") -> Inputs:
-    """One stress set. Sizes depend on shape and mode alone. Mode `public` is the public distribution."""
-    if mode == "public":
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: str = "cpu") -> Inputs:
+    """One stress set. Sizes depend on the shape and the input class alone. Class `public` is the public distribution."""
+    if input_class == "public":
         return make_public_inputs(shape, seed, device=device)
-    if mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r} (known: public, {', '.join(MODES)})")
+    if input_class not in INPUT_CLASSES:
+        raise ValueError(f"unknown input class {input_class!r} (known: public, {', '.join(INPUT_CLASSES)})")
     places, values = generators(seed, device)
-    tok, off = rows(shape, mode, places)
+    tok, off = rows(shape, input_class, places)
     x, tok, off, W = build(shape, tok, off, values)
-    match mode:
+    match input_class:
         case "nan_unused":
             # Every odd token's rows go to the even one before it, which so comes twice to some experts.
             tok.bitwise_and_(-2)
@@ -63,25 +63,25 @@ def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "c
     return x, tok, off, W
 
 
-def rows(shape: Mapping[str, int], mode: str, places: torch.Generator) -> tuple[Tensor, Tensor]:
-    """tok and off of a mode."""
+def rows(shape: Mapping[str, int], input_class: str, places: torch.Generator) -> tuple[Tensor, Tensor]:
+    """tok and off of an input class."""
     T, K, R, E = (shape[name] for name in ("T", "K", "R", "E"))
     device = places.device
-    if mode == "one_set":
+    if input_class == "one_set":
         return grouped(torch.randperm(E, generator=places, device=device)[:K].repeat(T, 1), E)
-    if mode == "ends_only" or mode in COUNTS:
+    if input_class == "ends_only" or input_class in COUNTS:
         tok = torch.randint(T, (R,), generator=places, dtype=torch.int32, device=device)
         off = torch.zeros(E + 1, dtype=torch.int32, device=device)
-        if mode == "ends_only":
+        if input_class == "ends_only":
             off[1:E] = torch.randint(1, R, (1,), generator=places, dtype=torch.int32, device=device)
             off[E] = R
         else:
-            counts = torch.tensor(shared(R, E, COUNTS[mode]), device=device)
+            counts = torch.tensor(shared(R, E, COUNTS[input_class]), device=device)
             off[1:] = counts[torch.randperm(E, generator=places, device=device)].cumsum(0)
         return tok, off
-    active = max(K, shape["E_act"] // 2) if mode == "nan_unused" else shape["E_act"]
+    active = max(K, shape["E_act"] // 2) if input_class == "nan_unused" else shape["E_act"]
     tok, off = grouped(choose(shape, active, places), E)
-    if mode == "any_order":
+    if input_class == "any_order":
         row = torch.arange(R, dtype=torch.int32, device=device)
         expert = torch.searchsorted(off[1:].contiguous(), row, right=True)
         tok = tok[(expert + torch.rand(R, generator=places, dtype=torch.float64, device=device)).argsort()]

@@ -14,10 +14,10 @@ Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 """x (T, H) bf16, tok (R) int32, off (E + 1) int32, W (E, 2 I, H) bf16."""
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str = "public", device: str = "cpu") -> Inputs:
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public", device: str = "cpu") -> Inputs:
     """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
-    if mode != "public":
-        raise ValueError(f"unknown mode {mode!r} (known: public)")
+    if input_class != "public":
+        raise ValueError(f"unknown input class {input_class!r} (known: public)")
     places, values = generators(seed, device)
     return build(shape, *grouped(choose(shape, shape["E_act"], places), shape["E"]), values)
 

@@ -31,7 +31,7 @@ EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
 }
 """Checked for correctness only: short rows, and k that is most of n or all of it, are only here."""
 
-MODES: tuple[str, ...] = (
+INPUT_CLASSES: tuple[str, ...] = (
     "cluster",
     "block",
     "stride",
@@ -54,28 +54,28 @@ FINITE = 7
 EXPONENT = 0x7F800000
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "cpu") -> Inputs:
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: str = "cpu") -> Inputs:
     """One stress set. Sizes depend on the shape alone. Mode `public` is the public distribution."""
-    if mode == "public":
+    if input_class == "public":
         return make_public_inputs(shape, seed, device=device)
-    if mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r} (known: public, {', '.join(MODES)})")
+    if input_class not in INPUT_CLASSES:
+        raise ValueError(f"unknown input class {input_class!r} (known: public, {', '.join(INPUT_CLASSES)})")
     places, values = generators(seed, device)
     z = torch.randn(shape["rows"], shape["n"], generator=values, device=device)
-    return draw(mode, z, shape["k"], places, values), ranks(shape["k"], device)
+    return draw(input_class, z, shape["k"], places, values), ranks(shape["k"], device)
 
 
-def draw(mode: str, z: Tensor, k: int, places: torch.Generator, values: torch.Generator) -> Tensor:
+def draw(input_class: str, z: Tensor, k: int, places: torch.Generator, values: torch.Generator) -> Tensor:
     """A matrix of that class from standard normal numbers `z`, which are used up."""
-    match mode:
+    match input_class:
         case "cluster" | "denormal" | "wide":
-            return of_bits(mode, z, values)
+            return of_bits(input_class, z, values)
         case "block":
             return spread(z.add_(block(z, k, places), alpha=LIFT), values)
         case "stride":
             return spread(z.add_(stride(z, k, places), alpha=LIFT), values)
         case "ascending" | "descending":
-            return spread(z.sort(dim=-1, descending=mode == "descending").values, values)
+            return spread(z.sort(dim=-1, descending=input_class == "descending").values, values)
         case "ties":
             levels = torch.randint(0, 64, z.shape, generator=values, device=z.device, dtype=torch.int32)
             return levels.add_(torch.randint(-64, 64, (len(z), 1), generator=values, device=z.device, dtype=torch.int32)).float()
@@ -98,13 +98,13 @@ def draw(mode: str, z: Tensor, k: int, places: torch.Generator, values: torch.Ge
             return spread(z, values).masked_fill_(chance > 0.9, -torch.inf).masked_fill_(chance < share, torch.inf)
         case "negative":
             return spread(z, values).abs_().add_(torch.finfo(z.dtype).tiny).neg_()
-    raise AssertionError(mode)
+    raise AssertionError(input_class)
 
 
-def of_bits(mode: str, z: Tensor, values: torch.Generator) -> Tensor:
+def of_bits(input_class: str, z: Tensor, values: torch.Generator) -> Tensor:
     """Elements that are drawn as bit patterns."""
     negative = torch.signbit(z).int() << 31
-    match mode:
+    match input_class:
         case "cluster":
             # One number for each row, and at random one of the 4096 from there on: they differ in the last 12 bits or so.
             first = z[:, :1].mul(torch.randn(len(z), 1, generator=values, device=z.device).mul_(5).exp_()).contiguous()
@@ -118,7 +118,7 @@ def of_bits(mode: str, z: Tensor, values: torch.Generator) -> Tensor:
             bits = torch.randint(0, 2**31 - 1, z.shape, generator=values, device=z.device, dtype=torch.int32)
             bits = torch.where((bits & EXPONENT) == EXPONENT, bits ^ (1 << 30), bits)
             return bits.bitwise_or_(negative).view(torch.float32)
-    raise AssertionError(mode)
+    raise AssertionError(input_class)
 
 
 def block(z: Tensor, k: int, places: torch.Generator) -> Tensor:

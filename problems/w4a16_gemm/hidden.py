@@ -30,7 +30,7 @@ EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
 }
 """Checked for correctness only: most sizes here fill no tile, M is 1 only here on a CPU, and G 64 only here on a GPU."""
 
-MODES: tuple[str, ...] = (
+INPUT_CLASSES: tuple[str, ...] = (
     "uniform_zeros",
     "extreme_zeros",
     "wide_scales",
@@ -41,16 +41,16 @@ MODES: tuple[str, ...] = (
 )
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "cpu") -> Inputs:
-    """One stress set. Sizes depend on shape and mode alone. Mode `public` is the public distribution."""
-    if mode == "public":
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: str = "cpu") -> Inputs:
+    """One stress set. Sizes depend on the shape and the input class alone. Class `public` is the public distribution."""
+    if input_class == "public":
         return make_public_inputs(shape, seed, device=device)
-    if mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r} (known: public, {', '.join(MODES)})")
+    if input_class not in INPUT_CLASSES:
+        raise ValueError(f"unknown input class {input_class!r} (known: public, {', '.join(INPUT_CLASSES)})")
     codes, values = generators(seed, device)
     x, qw, s, z = build(shape, codes, values)
     (M, K), (N, groups) = x.shape, s.shape
-    match mode:
+    match input_class:
         case "uniform_zeros":
             z = torch.randint(0, 16, z.shape, generator=codes, dtype=torch.uint8, device=device)
         case "extreme_zeros":

@@ -18,10 +18,10 @@ WEIGHTS_AT_ONCE = 2**22
 """Weights that the reference decodes at a time: 32 MiB in fp64, where a GPU's shape as a whole would take up to 3.5 GiB."""
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str = "public", device: str = "cpu") -> Inputs:
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public", device: str = "cpu") -> Inputs:
     """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
-    if mode != "public":
-        raise ValueError(f"unknown mode {mode!r} (known: public)")
+    if input_class != "public":
+        raise ValueError(f"unknown input class {input_class!r} (known: public)")
     return build(shape, *generators(seed, device))
 
 

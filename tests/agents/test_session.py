@@ -13,7 +13,7 @@ from pathlib import Path
 
 import command
 import pytest
-from test_workspace import cell, folders, problem
+from test_run_folder import cell, folders, problem
 
 from arena import catalog, paths
 from arena.agents import replay, session

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from test_gateway import echo, near, upstream
-from test_sandbox_bridge import served
+from test_bridge import served
+from test_egress import echo, near, upstream
 from test_session import DONE, play, python, run
 
 from arena.errors import SandboxError

@@ -151,7 +151,7 @@ def test_what_does_not_exist_is_answered_with_what_does(words: tuple[str, ...], 
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_a_broken_file_of_the_catalogue_names_each_place(file: str, words: tuple[str, ...], arena: Arena) -> None:
-    arena.edit(file, lambda text: text.replace("schema_version: 1\n", "schema_version: 2\nextra: 1\n", 1))
+    arena.edit(file, lambda text: re.sub("schema_version: .\n", "schema_version: 3\nextra: 1\n", text, count=1))
     first, second = arena.refused(*words).splitlines()
     path = arena.tree / file
     assert first.startswith(f"{path}:1:17: schema_version: ")
@@ -377,7 +377,7 @@ def test_score_a_file_that_is_none(arena: Arena, tmp_path: Path) -> None:
 @boxed
 def test_score_says_when_the_judge_failed(arena: Arena) -> None:
     pytest.importorskip("torch")
-    arena.edit("problems/paged_attention/hidden.py", lambda text: text.replace("MODES", "MOODS"))
+    arena.edit("problems/paged_attention/hidden.py", lambda text: text.replace("INPUT_CLASSES", "MOODS"))
     told = arena.json("score", str(arena.solution("fine", "x = 1\n")), "-p", "paged_attention", "--hardware", "cpu", code=1)
     assert told["verdict"] == "judge_failed"
 

@@ -274,8 +274,8 @@ def test_the_gate_of_the_canary_holds() -> None:
     problem = catalog.problem("canary", paths.canary().parent)
     loaded, check = problem_code.load(problem, "cpu", paths.canary()), problem_code.kit("check")
     for shape in (*problem.shapes["cpu"], *loaded.extra_shapes):
-        for mode in ("public", *loaded.modes):
-            (x,) = loaded.make_inputs(shape, 2**40 + 3, mode, "cpu")
+        for input_class in ("public", *loaded.input_classes):
+            (x,) = loaded.make_inputs(shape, 2**40 + 3, input_class, "cpu")
             (ref,) = loaded.outputs((x,))
             assert x.isfinite().all() and (2 * x).isfinite().all()
             assert set(check.errors(x * 2, ref).values()) == {0.0}

@@ -15,7 +15,7 @@ from pydantic import Field
 from arena.errors import DataError
 from arena.files import strict_yaml
 from arena.files.documents import read_json, read_yaml, to_json, to_yaml, unknown, write_json, write_text, write_yaml
-from arena.schema import SCORE, Problem, Record, Refused, Timings
+from arena.schema import SCORE, Problem, Record, Rejected, Timings
 
 
 class Part(Record):
@@ -218,7 +218,7 @@ def test_infinite_and_undefined_numbers_survive(tmp_path):
 
 def test_a_score_is_read_by_its_verdict(tmp_path):
     times = Timings(build_s=0, check_s=0, benchmark_s=0, total_s=0)
-    score = Refused(problem="p", problem_digest="0", hardware="cpu", verdict="incorrect", message="wrong", timings=times)
+    score = Rejected(problem="p", problem_digest="0", hardware="cpu", verdict="incorrect", message="wrong", timings=times)
     write_json(tmp_path / "score.json", score)
     assert read_json(tmp_path / "score.json", SCORE) == score
 

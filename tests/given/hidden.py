@@ -4,10 +4,10 @@ from .reference import make_inputs as make_public_inputs
 
 CEILING_DTYPE = "fp32"
 EXTRA_SHAPES = {}
-MODES = ("silent_rows",)
+INPUT_CLASSES = ("silent_rows",)
 
 
-def make_inputs(shape, seed, mode, device="cpu"):
+def make_inputs(shape, seed, input_class, device="cpu"):
     (x,) = make_public_inputs(shape, seed, device=device)
     x *= 1e7
     x[::2] = 0

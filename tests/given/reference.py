@@ -3,7 +3,7 @@
 import torch
 
 
-def make_inputs(shape, seed, mode="public", device="cpu"):
+def make_inputs(shape, seed, input_class="public", device="cpu"):
     made = torch.Generator(device).manual_seed(seed)
     return (torch.randn(shape["R"], shape["N"], generator=made, device=device),)
 

@@ -74,15 +74,17 @@ def solution(q, *others):
 """
 
 
-@pytest.mark.parametrize(("more", "mode"), [("", "graph"), (WAITS_ON_SMALL_ONES, "stream")], ids=["captured", "not captured"])
-def test_a_latency_shape_has_a_mode_of_its_own_and_outweighs_the_judge(more, mode):
+@pytest.mark.parametrize(
+    ("more", "launch_mode"), [("", "graph"), (WAITS_ON_SMALL_ONES, "stream")], ids=["captured", "not captured"]
+)
+def test_a_latency_shape_has_a_mode_of_its_own_and_outweighs_the_judge(more, launch_mode):
     source = ((OURS / "oracle_gpu.py").read_text() + more).encode()
     small = {"B": 1, "Hq": 32, "Hkv": 8, "D": 128, "mean_len": 512, "page": 16}
     result = scored(Submission(source, hashlib.sha256(source).hexdigest()), latency=(small,))
     assert isinstance(result, Passed), result.message
     [found] = result.latency
     print(found.measured_s, found.wall_s, found.calls_per_window, result.timings)  # for docs/measurements.md
-    assert {shape.mode for shape in result.shapes} == {"graph"}
-    assert found.mode == mode
+    assert {shape.launch_mode for shape in result.shapes} == {"graph"}
+    assert found.launch_mode == launch_mode
     assert not found.vetoed
     assert len(result.evidence) == len(result.shapes)

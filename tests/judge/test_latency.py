@@ -103,7 +103,7 @@ def test_its_time_is_reported_and_counts_for_nothing(tmp_path: Path) -> None:
 @boxed
 def test_who_is_wrong_on_it_alone_is_refused(tmp_path: Path) -> None:
     result = scored(WRONG, problem(tmp_path))
-    assert (result.verdict, result.shape, result.mode) == ("incorrect", SMALL, "public")
+    assert (result.verdict, result.shape, result.input_class) == ("incorrect", SMALL, "public")
     assert scored(WRONG, problem(tmp_path, FACTS.replace("latency", "# latency"))).verdict == "passed"
 
 
@@ -150,7 +150,7 @@ def test_the_speed_of_a_library_outside_the_gate_needs_no_small_shapes(tmp_path:
 
 
 def test_the_agent_is_told_and_its_tools_go_over_them(tmp_path: Path) -> None:
-    run = run_folder.Run(tmp_path / "run")
+    run = run_folder.RunFolder(tmp_path / "run")
     run.work.mkdir(parents=True)
     asked = problem(tmp_path)
     folders = {"problem_folder": FOLDER, "kit_folder": paths.problems() / "kit"}

@@ -22,7 +22,7 @@ from arena.schema import Problem  # noqa: E402
 
 KIT = paths.problems() / "kit"
 FACTS = """\
-schema_version: 1
+schema_version: 2
 version: 1
 title: The two largest
 operator: the two largest of each row, and where they are
@@ -30,7 +30,7 @@ inputs: [{name: x, shape: [R, N], dtype: float32}]
 outputs: [{name: values, shape: [R, 2], dtype: float32}, {name: places, shape: [R, 2], dtype: int64}]
 shapes: {cpu: [{R: 3, N: 8}]}
 tolerance: {values: 0, strays: 0, sum: 0.25}
-gate: |
+correctness: |
   Exact, with any choice among ties; the sums are within {sum} of each other.
 work: {flops: R*N, bytes: 4*R*N}
 distribution: whole numbers
@@ -56,7 +56,7 @@ def errors(outs, refs, inputs):
 def worst(outs, refs, inputs):
     return f"row {(outs[0] != refs[0]).any(1).nonzero().flatten().tolist()} is off"
 """
-HIDDEN = "CEILING_DTYPE, EXTRA_SHAPES, MODES, make_inputs = 'fp32', {}, (), None\n"
+HIDDEN = "CEILING_DTYPE, EXTRA_SHAPES, INPUT_CLASSES, make_inputs = 'fp32', {}, (), None\n"
 HONEST = """\
 def solution(x):
     found = x.topk(2)
@@ -92,10 +92,10 @@ def load(folder: Path) -> problem_code.Code:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (FACTS[FACTS.index("gate:") : FACTS.index("work:")], "", "names rel_fro, row, el, not"),
+        (FACTS[FACTS.index("correctness:") : FACTS.index("work:")], "", "names rel_fro, row, el, not"),
         ("within {sum} of", "near", "must hold {values}, {strays}, {sum}"),
         ("{sum} of", "{sums} of", "must hold {values}, {strays}, {sum}"),
-        ("{sum} of", "{sum of", "gate: "),
+        ("{sum} of", "{sum of", "correctness: "),
         ("sum: 0.25", "sum: -1", "tolerance.sum: should be greater than or equal to 0"),
         ("sum: 0.25", "sum: .inf", "tolerance.sum: should be a finite number"),
         ("tolerance: {values: 0, strays: 0, sum: 0.25}", "tolerance: {}", "tolerance: "),
@@ -160,7 +160,7 @@ def test_an_infinite_answer_is_a_matter_of_the_problems_own_gate_and_nan_is_its_
     assert judged(folder, HONEST, torch.full((2, 4), -math.inf))["values"] == 0
     with pytest.raises(Rejection, match=r"row \[0, 1\] is off"):
         judged(folder, OFF_BY_ONE.replace("found.values + 1", "-found.values"), torch.full((2, 4), -math.inf))
-    with pytest.raises(JudgeError, match="a fault of the problem"):
+    with pytest.raises(JudgeError, match="not finite for input class"):
         judged(folder, HONEST, torch.full((2, 4), math.nan))
 
 
@@ -180,7 +180,7 @@ def test_answers_that_are_none_are_outside_the_gate(folder: Path, monkeypatch: p
 
 
 def test_the_check_and_the_prompt_of_an_agent(folder: Path, tmp_path: Path) -> None:
-    problem, run = read(folder), run_folder.Run(tmp_path / "run")
+    problem, run = read(folder), run_folder.RunFolder(tmp_path / "run")
     run.work.mkdir(parents=True)
     run_folder.fill(run, problem, "cpu", problem.shapes["cpu"], "a machine", problem_folder=folder, kit_folder=KIT)
     prompt = (run.work / "PROMPT.md").read_text()

@@ -103,14 +103,14 @@ class Timing:
         self.tries += 1
         if self.tries <= self.left:
             raise Disturbed("cheated", f"somebody ran {self.tries}")
-        return judge_timing.Timed("wall", (1e-3,), (1e-3,), 8, {})
+        return judge_timing.Timed("call", (1e-3,), (1e-3,), 8, {})
 
 
 @pytest.mark.parametrize("disturbed", [0, 1, judge_timing.UNDISTURBED_TRIES - 1])
 def test_a_disturbed_shape_is_timed_from_its_beginning(disturbed, monkeypatch):
     monkeypatch.setattr(judge_timing, "_timed", timing := Timing(disturbed))
     monkeypatch.setattr(judge_timing, "CALM_S", 0.0)
-    timed = judge_timing.time_shape(None, None, SHAPE, "wall", 8, None)
+    timed = judge_timing.time_shape(None, None, SHAPE, "call", 8, None)
     assert timed.disturbed == tuple(f"somebody ran {number + 1}" for number in range(disturbed))
     assert timing.tries == disturbed + 1
 
@@ -119,7 +119,7 @@ def test_a_shape_that_is_disturbed_every_time_is_a_cheat(monkeypatch):
     monkeypatch.setattr(judge_timing, "_timed", timing := Timing(judge_timing.UNDISTURBED_TRIES))
     monkeypatch.setattr(judge_timing, "CALM_S", 0.0)
     with pytest.raises(Rejection) as refused:
-        judge_timing.time_shape(None, None, SHAPE, "wall", 8, None)
+        judge_timing.time_shape(None, None, SHAPE, "call", 8, None)
     tries = "somebody ran 1; somebody ran 2; somebody ran 3; somebody ran 4"
     assert refused.value.message == f"Timing was disturbed in each of 4 tries: {tries}"
     assert timing.tries == judge_timing.UNDISTURBED_TRIES

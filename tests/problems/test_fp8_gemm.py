@@ -27,7 +27,7 @@ FOLDER = paths.problems() / "fp8_gemm" / "solutions"
 SOLUTIONS = sorted(FOLDER.glob("*.py"))
 PUBLIC = [dict(shape) for shape in PROBLEM.shapes["cpu"]]
 SHAPES = PUBLIC + [dict(shape) for shape in CODE.extra_shapes]
-MODES = ("public", *CODE.modes)
+INPUT_CLASSES = ("public", *CODE.input_classes)
 SEEDS = (1, 2**40 + 3, 2**62 + 5)
 
 
@@ -86,21 +86,21 @@ def test_two_seeds_give_two_input_sets(shape, other):
         assert not torch.equal(first.view(torch.uint8), second.view(torch.uint8))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(input_class):
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    first = CODE.make_inputs(PUBLIC[1], 5, mode, "cpu")
+    first = CODE.make_inputs(PUBLIC[1], 5, input_class, "cpu")
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(8)
-    for a, b in zip(first, CODE.make_inputs(PUBLIC[1], 5, mode, "cpu"), strict=True):
+    for a, b in zip(first, CODE.make_inputs(PUBLIC[1], 5, input_class, "cpu"), strict=True):
         assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
-def test_sizes_depend_on_the_shape_alone(shape, mode):
-    made = [CODE.make_inputs(shape, seed, mode, "cpu") for seed in SEEDS]
+def test_sizes_depend_on_the_shape_alone(shape, input_class):
+    made = [CODE.make_inputs(shape, seed, input_class, "cpu") for seed in SEEDS]
     assert len({tuple((t.shape, t.dtype) for t in inputs) for inputs in made}) == 1
     assert all(t.is_contiguous() for inputs in made for t in inputs)
     for tensor, stated in zip(made[0], PROBLEM.inputs, strict=True):
@@ -108,10 +108,10 @@ def test_sizes_depend_on_the_shape_alone(shape, mode):
         assert list(tensor.shape) == [shape.get(size, size) for size in stated.shape]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_facts_that_the_prompt_states_hold_in_every_class(mode, seed):
-    x, w, sx, sw = CODE.make_inputs(PUBLIC[1], seed, mode, "cpu")
+def test_the_facts_that_the_prompt_states_hold_in_every_class(input_class, seed):
+    x, w, sx, sw = CODE.make_inputs(PUBLIC[1], seed, input_class, "cpu")
     assert x.float().abs().max() <= 448 and w.float().abs().max() <= 448  # NaN would fail this, and e4m3 has no infinity
     assert sx.isfinite().all() and sw.isfinite().all() and (sx > 0).all() and (sw > 0).all()
 
@@ -191,10 +191,10 @@ def test_the_reference_on_a_case_done_by_hand():
     assert y.tolist() == [[-443.8125, -20.0]]
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_the_reference_agrees_with_a_sum_over_single_columns(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_the_reference_agrees_with_a_sum_over_single_columns(input_class):
     shape = {"M": 33, "N": 64, "K": 160}
-    x, w, sx, sw = inputs = CODE.make_inputs(shape, 3, mode, "cpu")
+    x, w, sx, sw = inputs = CODE.make_inputs(shape, 3, input_class, "cpu")
     expected = torch.zeros(shape["M"], shape["N"], dtype=torch.float64)
     for k in reversed(range(shape["K"])):
         expected += x[:, k, None].double() * w[None, :, k].double()
@@ -311,30 +311,30 @@ def test_sums_as_on_hopper_show_the_fingerprint_that_was_measured_there():
         assert added_as_hopper_does(x, w).item() == expected
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_sums_as_on_hopper_pass_every_class_with_room(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_sums_as_on_hopper_pass_every_class_with_room(input_class):
     # Not within a third: at K = 8192 they take about 0.45 of the gate's rel_fro, of which rounding to bf16 is 0.28.
     for deep in (4112, 8192):
-        x, w, sx, sw = inputs = CODE.make_inputs({"M": 9, "N": 64, "K": deep}, 3, mode, "cpu")
+        x, w, sx, sw = inputs = CODE.make_inputs({"M": 9, "N": 64, "K": deep}, 3, input_class, "cpu")
         found = measured((added_as_hopper_does(x, w).float() * sx * sw.T).bfloat16(), inputs)
         assert all(found[key] <= PROBLEM.tolerance[key] * 0.6 for key in found), (deep, found)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_products_in_bf16_pass_as_well_which_is_why_the_record_shows_the_counters(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_products_in_bf16_pass_as_well_which_is_why_the_record_shows_the_counters(input_class):
     upcast = solution("upcast")
     for shape in SHAPES:
-        inputs = CODE.make_inputs(shape, 3, mode, "cpu")
+        inputs = CODE.make_inputs(shape, 3, input_class, "cpu")
         found = measured(upcast(*inputs), inputs)
         assert all(found[key] <= PROBLEM.tolerance[key] * 0.75 for key in found), (shape, found)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("stem", ["oracle", "naive"])
-def test_honest_solutions_lie_within_a_third_of_the_gate(honest, stem, mode):
+def test_honest_solutions_lie_within_a_third_of_the_gate(honest, stem, input_class):
     for shape in SHAPES:
         for seed in SEEDS if stem == "oracle" else SEEDS[:1]:
-            inputs = CODE.make_inputs(shape, seed, mode, "cpu")
+            inputs = CODE.make_inputs(shape, seed, input_class, "cpu")
             found = measured(honest[stem](*inputs), inputs)
             assert all(found[key] <= PROBLEM.tolerance[key] / 3 for key in found), (shape, seed, found)
 
@@ -483,12 +483,12 @@ def answer(module, M, N, inputs):
     return y
 
 for M, N, K in ((131, 264, 528), (600, 136, 16), (33, 200, 272), (1, 8, 16)):
-    for mode in ("public", "wide_scales", "last_places"):
-        inputs = measure.make_inputs({"M": M, "N": N, "K": K}, 3, mode, "cpu")
+    for input_class in ("public", "wide_scales", "last_places"):
+        inputs = measure.make_inputs({"M": M, "N": N, "K": K}, 3, input_class, "cpu")
         for module in (naive, oracle):
             out = answer(module, M, N, inputs)
             [(_, found, _)] = measure.measure((out,), measure.outputs(inputs), inputs)
-            print(module.__name__, M, mode, *found.values())
+            print(module.__name__, M, input_class, *found.values())
 """
 
 

@@ -23,7 +23,7 @@ FOLDER = paths.problems() / "kahan_softmax"
 SOLUTIONS = sorted((FOLDER / "solutions").glob("*.py"))
 PUBLIC = [dict(shape) for shape in PROBLEM.shapes["cpu"]]
 SHAPES = PUBLIC + [dict(shape) for shape in CODE.extra_shapes]
-MODES = ("public", *CODE.modes)
+INPUT_CLASSES = ("public", *CODE.input_classes)
 SEEDS = (1, 2**62 + 5)
 MINUS_INF = -math.inf
 
@@ -32,9 +32,9 @@ def words(shape):
     return "-".join(f"{name}{size}" for name, size in shape.items())
 
 
-def drawn(shape, mode, seed):
+def drawn(shape, input_class, seed):
     """Inputs and the exact answer."""
-    inputs = CODE.make_inputs(shape, seed, mode, "cpu")
+    inputs = CODE.make_inputs(shape, seed, input_class, "cpu")
     return inputs[0], REFERENCE.reference(*inputs)
 
 
@@ -78,31 +78,33 @@ def honest():
 # ------------------------------------------------------------------ inputs
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("other", [2, 1 + 2**32, 1 + 2**62, 1 + 2**100])
-def test_two_seeds_give_two_input_sets(mode, other):
-    first, second = (CODE.make_inputs(SHAPES[-1], seed, mode, "cpu")[0] for seed in (1, other))
+def test_two_seeds_give_two_input_sets(input_class, other):
+    first, second = (CODE.make_inputs(SHAPES[-1], seed, input_class, "cpu")[0] for seed in (1, other))
     assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(input_class):
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    first = CODE.make_inputs(SHAPES[-1], 5, mode, "cpu")
+    first = CODE.make_inputs(SHAPES[-1], 5, input_class, "cpu")
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(8)
-    assert torch.equal(first[0], CODE.make_inputs(SHAPES[-1], 5, mode, "cpu")[0])
+    assert torch.equal(first[0], CODE.make_inputs(SHAPES[-1], 5, input_class, "cpu")[0])
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", [PUBLIC[0], SHAPES[-1]], ids=words)
-def test_every_set_is_as_large_as_its_shape_and_no_row_is_without_a_finite_logit(shape, mode):
+def test_every_set_is_as_large_as_its_shape_and_no_row_is_without_a_finite_logit(shape, input_class):
     for seed in SEEDS:
-        (x,) = CODE.make_inputs(shape, seed, mode, "cpu")
+        (x,) = CODE.make_inputs(shape, seed, input_class, "cpu")
         assert (x.shape, x.dtype, x.is_contiguous()) == ((shape["R"], shape["V"]), torch.float32, True)
         assert not x.isnan().any() and x.amax(1).isfinite().all()
-        assert (x == MINUS_INF).any() == (mode == "minus_inf" or (mode == "all_equal" and shape["V"] & (shape["V"] - 1) > 0))
+        assert (x == MINUS_INF).any() == (
+            input_class == "minus_inf" or (input_class == "all_equal" and shape["V"] & (shape["V"] - 1) > 0)
+        )
 
 
 def test_public_rows_are_normal_with_one_of_two_spreads():
@@ -131,8 +133,8 @@ def test_every_shape_has_rows_enough():
 # ------------------------------------------------------------------ hidden modes
 
 
-def stress(mode, shape=PUBLIC[1]):
-    return CODE.make_inputs(shape, 3, mode, "cpu")[0].double()
+def stress(input_class, shape=PUBLIC[1]):
+    return CODE.make_inputs(shape, 3, input_class, "cpu")[0].double()
 
 
 def test_logits_that_hardly_differ():
@@ -260,10 +262,10 @@ def test_work_counted_by_hand():
     assert PROBLEM.bytes(SHAPES[-1]) == 2 * CODE.make_inputs(SHAPES[-1], 1, "public", "cpu")[0].nbytes
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", [PUBLIC[1], SHAPES[-1]], ids=words)
-def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(shape, mode):
-    x, p = drawn(shape, mode, 1)
+def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(shape, input_class):
+    x, p = drawn(shape, input_class, 1)
     assert tight(errors(p.float(), p, x))
     heavy = (torch.arange(len(p)), p.argmax(1))
     refused = {
@@ -274,7 +276,7 @@ def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(shap
     }
     for name, answer in refused.items():
         # Of equal logits, the order does not matter.
-        if not (torch.equal(answer, p) or (mode, name) == ("near_constant", "columns permuted")):
+        if not (torch.equal(answer, p) or (input_class, name) == ("near_constant", "columns permuted")):
             assert not tight(errors(answer.float(), p, x)), name
 
 
@@ -303,10 +305,10 @@ def test_sums_in_fp32_are_far_outside_and_no_set_passes_by_luck(stem):
     """Twice the gate at least in every set of 32 rows or more; and about a third of single rows at most within it."""
     wrong, lucky, rows = solution(stem), 0, 0
     for shape in PUBLIC:
-        for mode in ("public", "near_constant", "descending"):
-            x, p = drawn(shape, mode, 1)
+        for input_class in ("public", "near_constant", "descending"):
+            x, p = drawn(shape, input_class, 1)
             off = REFERENCE.mass(wrong(x), p)
-            assert off.max() > 2 * PROBLEM.tolerance["mass"], (shape, mode)
+            assert off.max() > 2 * PROBLEM.tolerance["mass"], (shape, input_class)
             lucky, rows = lucky + int((off <= PROBLEM.tolerance["mass"]).sum()), rows + len(off)
     assert lucky < 0.4 * rows
 
@@ -320,12 +322,12 @@ def test_no_single_element_would_tell_them(stem):
         assert errors(wrong(x), p, x)["el"] < PROBLEM.tolerance["el"], shape
 
 
-@pytest.mark.parametrize(("stem", "mode"), DROWNED.items())
-def test_what_is_right_on_plain_inputs_fails_on_its_class_of_stress(stem, mode):
+@pytest.mark.parametrize(("stem", "input_class"), DROWNED.items())
+def test_what_is_right_on_plain_inputs_fails_on_its_class_of_stress(stem, input_class):
     wrong = solution(stem)
     for shape in PUBLIC:
         for seed in SEEDS:
-            x, p = drawn(shape, mode, seed)
+            x, p = drawn(shape, input_class, seed)
             assert not tight(errors(wrong(x), p, x)), (shape, seed)
     if stem != "wrong_chains_of_8":
         x, p = drawn(PUBLIC[0], "public", 1)
@@ -337,13 +339,13 @@ def test_double_precision_is_exact_enough_and_against_the_rules():
     assert tight(errors(solution("wrong_fp64")(x), p, x))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("stem", ["oracle", "naive"])
-def test_honest_solutions_pass_every_mode_with_room(honest, stem, mode):
+def test_honest_solutions_pass_every_mode_with_room(honest, stem, input_class):
     # Elements lie within a third of the gate. A row's sum cannot: rounding the exact answer to fp32 alone reaches 1.3 of 3.
     for shape in SHAPES:
         for seed in SEEDS:
-            x, p = drawn(shape, mode, seed)
+            x, p = drawn(shape, input_class, seed)
             found = errors(honest[stem](x), p, x)
             assert found["el"] <= PROBLEM.tolerance["el"] / 3, (shape, seed, found)
             assert found["mass"] <= PROBLEM.tolerance["mass"] * 0.6, (shape, seed, found)

@@ -24,7 +24,7 @@ KIT = problem_code.kit("benchmark")
 SOLUTIONS = sorted((paths.problems() / "kda_cutlass" / "solutions").glob("*.py"))
 PUBLIC = [dict(shape) for shape in PROBLEM.shapes["cpu"]]
 SHAPES = PUBLIC + [dict(shape) for shape in CODE.extra_shapes]
-MODES = ("public", *CODE.modes)
+INPUT_CLASSES = ("public", *CODE.input_classes)
 SEEDS = (1, 2**40 + 3, 2**62 + 5)
 
 
@@ -60,13 +60,13 @@ def honest():
 
 @pytest.fixture(scope="module")
 def drawn():
-    """(shape, mode, seed) -> the inputs and the reference's answer, made once."""
+    """(shape, input_class, seed) -> the inputs and the reference's answer, made once."""
     made = {}
 
-    def draw(shape, mode, seed):
-        key = (*shape.values(), mode, seed)
+    def draw(shape, input_class, seed):
+        key = (*shape.values(), input_class, seed)
         if key not in made:
-            inputs = CODE.make_inputs(shape, seed, mode, "cpu")
+            inputs = CODE.make_inputs(shape, seed, input_class, "cpu")
             made[key] = inputs, CODE.outputs(inputs)
         return made[key]
 
@@ -85,21 +85,21 @@ def test_two_seeds_give_two_input_sets(shape, other):
         assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(input_class):
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    first = CODE.make_inputs(PUBLIC[0], 5, mode, "cpu")
+    first = CODE.make_inputs(PUBLIC[0], 5, input_class, "cpu")
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(8)
-    for a, b in zip(first, CODE.make_inputs(PUBLIC[0], 5, mode, "cpu"), strict=True):
+    for a, b in zip(first, CODE.make_inputs(PUBLIC[0], 5, input_class, "cpu"), strict=True):
         assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
-def test_sizes_depend_on_the_shape_and_the_mode_alone(shape, mode):
-    made = [CODE.make_inputs(shape, seed, mode, "cpu") for seed in SEEDS]
+def test_sizes_depend_on_the_shape_and_the_mode_alone(shape, input_class):
+    made = [CODE.make_inputs(shape, seed, input_class, "cpu") for seed in SEEDS]
     assert len({tuple((t.shape, t.dtype) for t in inputs) for inputs in made}) == 1
     assert all(t.is_contiguous() and t.isfinite().all() for inputs in made for t in inputs)
     for tensor, stated in zip(made[0], PROBLEM.inputs, strict=True):
@@ -107,10 +107,10 @@ def test_sizes_depend_on_the_shape_and_the_mode_alone(shape, mode):
         assert list(tensor.shape) == [shape[name] for name in stated.shape]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
-def test_the_facts_that_the_prompt_states_hold_in_every_class(shape, mode):
-    q, k, _, g, beta, _ = CODE.make_inputs(shape, 3, mode, "cpu")
+def test_the_facts_that_the_prompt_states_hold_in_every_class(shape, input_class):
+    q, k, _, g, beta, _ = CODE.make_inputs(shape, 3, input_class, "cpu")
     for unit in (q, k):
         # Rounding to bf16 moves an element by up to 2**-8 of itself, and so the length by less.
         assert ((unit.double().norm(dim=-1) - 1).abs() < 2**-8).all()
@@ -189,10 +189,10 @@ def test_the_reference_on_a_case_done_by_hand():
     torch.testing.assert_close(o, rows((2.5, 0.5, 0, 0), (3.5, 0.5, 0, 2)), rtol=1e-14, atol=1e-15)
 
 
-@pytest.mark.parametrize("mode", ["public", "strong_decay"])
-def test_the_reference_against_plain_loops_over_numbers(mode):
+@pytest.mark.parametrize("input_class", ["public", "strong_decay"])
+def test_the_reference_against_plain_loops_over_numbers(input_class):
     shape = {"B": 2, "T": 5, "H": 2, "D": 4}
-    inputs = CODE.make_inputs(shape, 3, mode, "cpu")
+    inputs = CODE.make_inputs(shape, 3, input_class, "cpu")
     q, k, v, g, beta, S0 = (t.double().tolist() for t in inputs)
     o, S_T = REFERENCE.reference(*inputs)
     for b, h in itertools.product(range(2), range(2)):
@@ -206,9 +206,9 @@ def test_the_reference_against_plain_loops_over_numbers(mode):
         torch.testing.assert_close(S_T[b, h], torch.tensor(S, dtype=torch.float64), rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_block_of_tokens_at_once_gives_what_one_after_another_gives(mode):
-    *tokens, S = CODE.make_inputs({"B": 2, "T": REFERENCE.BLOCK, "H": 2, "D": 64}, 3, mode, "cpu")
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_a_block_of_tokens_at_once_gives_what_one_after_another_gives(input_class):
+    *tokens, S = CODE.make_inputs({"B": 2, "T": REFERENCE.BLOCK, "H": 2, "D": 64}, 3, input_class, "cpu")
     tokens, S = [x.transpose(1, 2).double() for x in tokens], S.double()
     o, after = REFERENCE.several(S, *tokens)
     for t in range(REFERENCE.BLOCK):
@@ -289,15 +289,15 @@ def test_wrong_solutions_fail_where_they_should(drawn, stem):
     wrong = solution(stem)
     # The first shape is four whole chunks.
     for shape, seed in itertools.product(PUBLIC[1:] if stem == "wrong_whole_chunks" else PUBLIC, SEEDS):
-        for mode in SUBTLE.get(stem, {"public"}):
-            inputs, refs = drawn(shape, mode, seed)
-            assert not tight(errors(wrong(*inputs), refs)), (mode, shape, seed)
+        for input_class in SUBTLE.get(stem, {"public"}):
+            inputs, refs = drawn(shape, input_class, seed)
+            assert not tight(errors(wrong(*inputs), refs)), (input_class, shape, seed)
 
 
 def test_what_the_subtle_ones_get_right_is_why_their_classes_are_hidden(drawn):
     for shape in PUBLIC:
-        for stem, mode in (("wrong_factored_decay", "correlated_keys"), ("wrong_second_order_inverse", "strong_decay")):
-            inputs, refs = drawn(shape, mode, 1)
+        for stem, input_class in (("wrong_factored_decay", "correlated_keys"), ("wrong_second_order_inverse", "strong_decay")):
+            inputs, refs = drawn(shape, input_class, 1)
             assert tight(errors(solution(stem)(*inputs), refs)), (stem, shape)
 
 
@@ -308,11 +308,11 @@ def test_the_state_in_place_is_right_and_changes_its_input():
     assert not torch.equal(inputs[5], kept)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("stem", ["oracle", "naive"])
-def test_honest_solutions_lie_within_a_third_of_the_gate(honest, drawn, stem, mode):
+def test_honest_solutions_lie_within_a_third_of_the_gate(honest, drawn, stem, input_class):
     for shape, seed in itertools.product(SHAPES, SEEDS):
-        inputs, refs = drawn(shape, mode, seed)
+        inputs, refs = drawn(shape, input_class, seed)
         found = errors(honest[stem](*inputs), refs)
         assert all(found[key] <= PROBLEM.tolerance[key] / 3 for key in found), (shape, seed, found)
 
@@ -338,21 +338,21 @@ def tensor_core_way(q, k, v, g, beta, S0):
     return o, S
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_bf16_operands_pass_every_class_though_not_within_a_third(drawn, mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_bf16_operands_pass_every_class_though_not_within_a_third(drawn, input_class):
     # Eight roundings in a row cannot lie within a third of a gate that refuses a cut inverse and fp8: measured over thirty
     # seeds they reach 5.0e-3 of 8e-3, 9.4e-3 of 1.5e-2 and 2.4e-2 of 6e-2, the state's rows most, with keys that are alike.
     for shape, seed in itertools.product(SHAPES, SEEDS):
-        inputs, refs = drawn(shape, mode, seed)
+        inputs, refs = drawn(shape, input_class, seed)
         found = errors(tensor_core_way(*inputs), refs)
         assert all(found[key] <= PROBLEM.tolerance[key] * 0.75 for key in found), (shape, seed, found)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["public", "beta_near_zero"])
-def test_bf16_operands_pass_on_long_sequences(mode):
+@pytest.mark.parametrize("input_class", ["public", "beta_near_zero"])
+def test_bf16_operands_pass_on_long_sequences(input_class):
     # The worst of very many rows counts. With betas that spread by a factor of a hundred it reached 2.4e-2 of 1.5e-2.
-    inputs = CODE.make_inputs({"B": 1, "T": 32768, "H": 8, "D": 128}, 0, mode, "cpu")
+    inputs = CODE.make_inputs({"B": 1, "T": 32768, "H": 8, "D": 128}, 0, input_class, "cpu")
     found = errors(tensor_core_way(*inputs), CODE.outputs(inputs))
     assert all(found[key] <= PROBLEM.tolerance[key] * 0.75 for key in found), found
 

@@ -22,7 +22,7 @@ KIT = problem_code.kit("benchmark")
 SOLUTIONS = sorted((paths.problems() / "paged_attention" / "solutions").glob("*.py"))
 PUBLIC = [dict(shape) for shape in PROBLEM.shapes["cpu"]]
 SHAPES = PUBLIC + [dict(shape) for shape in CODE.extra_shapes]
-MODES = ("public", *CODE.modes)
+INPUT_CLASSES = ("public", *CODE.input_classes)
 SEEDS = (1, 2**40 + 3, 2**62 + 5)
 
 
@@ -62,21 +62,21 @@ def test_two_seeds_give_two_input_sets(shape, other):
         assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(input_class):
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    first = CODE.make_inputs(PUBLIC[0], 5, mode, "cpu")
+    first = CODE.make_inputs(PUBLIC[0], 5, input_class, "cpu")
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(8)
-    for a, b in zip(first, CODE.make_inputs(PUBLIC[0], 5, mode, "cpu"), strict=True):
+    for a, b in zip(first, CODE.make_inputs(PUBLIC[0], 5, input_class, "cpu"), strict=True):
         assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
-def test_sizes_depend_on_the_shape_and_the_mode_alone(shape, mode):
-    made = [CODE.make_inputs(shape, seed, mode, "cpu") for seed in SEEDS]
+def test_sizes_depend_on_the_shape_and_the_mode_alone(shape, input_class):
+    made = [CODE.make_inputs(shape, seed, input_class, "cpu") for seed in SEEDS]
     assert len({tuple((t.shape, t.dtype) for t in inputs) for inputs in made}) == 1
     assert all(t.is_contiguous() for inputs in made for t in inputs)
     for tensor, stated in zip(made[0], PROBLEM.inputs, strict=True):
@@ -119,11 +119,12 @@ def test_an_unknown_mode_names_the_known_ones():
 
 
 @pytest.mark.parametrize(
-    "mode, length", [("length_one", lambda page: 1), ("full_page", lambda page: page), ("page_plus_one", lambda page: page + 1)]
+    "input_class, length",
+    [("length_one", lambda page: 1), ("full_page", lambda page: page), ("page_plus_one", lambda page: page + 1)],
 )
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
-def test_equal_lengths(shape, mode, length):
-    assert set(CODE.make_inputs(shape, 3, mode, "cpu")[3].tolist()) == {length(shape["page"])}
+def test_equal_lengths(shape, input_class, length):
+    assert set(CODE.make_inputs(shape, 3, input_class, "cpu")[3].tolist()) == {length(shape["page"])}
 
 
 def test_one_long_is_longer_than_any_public_sequence_and_reaches_its_full_length_on_gpu_shapes():
@@ -240,20 +241,20 @@ WRONG_ONLY_IN = {"wrong_nan_times_zero": {"nan_unused", "padding"}, "wrong_no_ma
 def test_wrong_solutions_fail_where_they_should(stem):
     wrong = solution(stem)
     only_in = WRONG_ONLY_IN.get(stem)
-    for mode in MODES if only_in else ("public",):
+    for input_class in INPUT_CLASSES if only_in else ("public",):
         for shape in PUBLIC:
             for seed in SEEDS:
-                inputs = CODE.make_inputs(shape, seed, mode, "cpu")
+                inputs = CODE.make_inputs(shape, seed, input_class, "cpu")
                 passes = tight(CHECK.errors(wrong(*inputs), REFERENCE.reference(*inputs)))
-                assert passes == (only_in is not None and mode not in only_in), (mode, shape, seed)
+                assert passes == (only_in is not None and input_class not in only_in), (input_class, shape, seed)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("stem", ["oracle", "naive"])
-def test_honest_solutions_pass_every_mode_with_room(honest, stem, mode):
+def test_honest_solutions_pass_every_mode_with_room(honest, stem, input_class):
     for shape in SHAPES:
         for seed in SEEDS:
-            inputs = CODE.make_inputs(shape, seed, mode, "cpu")
+            inputs = CODE.make_inputs(shape, seed, input_class, "cpu")
             errors = CHECK.errors(honest[stem](*inputs), REFERENCE.reference(*inputs))
             # A row may lose 2**-8 = 3.9e-3 to rounding its bf16 result alone, and rel_fro where all rows are alike up to
             # 2e-3 (measured), so these two cannot lie as far inside the gate as the single element.

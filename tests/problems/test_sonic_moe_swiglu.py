@@ -23,7 +23,7 @@ SOLUTIONS = sorted((paths.problems() / "sonic_moe_swiglu" / "solutions").glob("*
 PUBLIC = [dict(shape) for shape in PROBLEM.shapes["cpu"]]
 SHAPES = PUBLIC + [dict(shape) for shape in CODE.extra_shapes]
 EVERY = [shape for profile in ("cpu", "gpu") for shape in (*PROBLEM.shapes[profile], *HIDDEN.EXTRA_SHAPES[profile])]
-MODES = ("public", *CODE.modes)
+INPUT_CLASSES = ("public", *CODE.input_classes)
 SEEDS = (1, 2**40 + 3, 2**62 + 5)
 
 
@@ -67,21 +67,21 @@ def test_two_seeds_give_two_input_sets(shape, other):
         assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(input_class):
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    first = CODE.make_inputs(PUBLIC[0], 5, mode, "cpu")
+    first = CODE.make_inputs(PUBLIC[0], 5, input_class, "cpu")
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(8)
-    for a, b in zip(first, CODE.make_inputs(PUBLIC[0], 5, mode, "cpu"), strict=True):
+    for a, b in zip(first, CODE.make_inputs(PUBLIC[0], 5, input_class, "cpu"), strict=True):
         assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
-def test_sizes_depend_on_the_shape_and_the_mode_alone(shape, mode):
-    made = [CODE.make_inputs(shape, seed, mode, "cpu") for seed in SEEDS]
+def test_sizes_depend_on_the_shape_and_the_mode_alone(shape, input_class):
+    made = [CODE.make_inputs(shape, seed, input_class, "cpu") for seed in SEEDS]
     assert len({tuple((t.shape, t.dtype) for t in inputs) for inputs in made}) == 1
     assert all(t.is_contiguous() for inputs in made for t in inputs)
     named = shape | {"E+1": shape["E"] + 1, "2I": 2 * shape["I"]}
@@ -90,10 +90,10 @@ def test_sizes_depend_on_the_shape_and_the_mode_alone(shape, mode):
         assert tuple(tensor.shape) == tuple(named[name] for name in stated.shape)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
-def test_the_experts_share_out_all_rows_in_every_mode(shape, mode):
-    _, tok, off, _ = CODE.make_inputs(shape, 3, mode, "cpu")
+def test_the_experts_share_out_all_rows_in_every_mode(shape, input_class):
+    _, tok, off, _ = CODE.make_inputs(shape, 3, input_class, "cpu")
     assert off[0] == 0 and off[-1] == shape["R"]
     assert min(counts_of(off)) >= 0
     assert int(tok.min()) >= 0 and int(tok.max()) < shape["T"]
@@ -209,10 +209,10 @@ def test_the_reference_on_a_case_done_by_hand():
     torch.testing.assert_close(out, torch.tensor(expected, dtype=torch.float64)[:, None], rtol=1e-14, atol=0)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_the_reference_agrees_with_a_sum_taken_one_by_one(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_the_reference_agrees_with_a_sum_taken_one_by_one(input_class):
     shape = {"T": 5, "K": 2, "R": 10, "H": 8, "I": 3, "E": 4, "E_act": 3, "zipf_pct": 60}
-    x, tok, off, weights = CODE.make_inputs(shape, 9, mode, "cpu")
+    x, tok, off, weights = CODE.make_inputs(shape, 9, input_class, "cpu")
     out = REFERENCE.reference(x, tok, off, weights)
     for r in range(10):
         e = max(e for e in range(4) if off[e] <= r)
@@ -300,12 +300,12 @@ WRONG_EVERYWHERE_IN = {"wrong_capacity": {"one_set", "ends_only", "single_rows",
 def test_wrong_solutions_fail_where_they_should(stem):
     wrong = solution(stem)
     only_in = WRONG_ONLY_IN.get(stem)
-    for mode in MODES if only_in else WRONG_EVERYWHERE_IN.get(stem, ("public",)):
+    for input_class in INPUT_CLASSES if only_in else WRONG_EVERYWHERE_IN.get(stem, ("public",)):
         for shape in PUBLIC:
             for seed in SEEDS:
-                inputs = CODE.make_inputs(shape, seed, mode, "cpu")
+                inputs = CODE.make_inputs(shape, seed, input_class, "cpu")
                 passes = tight(CHECK.errors(wrong(*inputs), REFERENCE.reference(*inputs)))
-                assert passes == (only_in is not None and mode not in only_in), (mode, shape, seed)
+                assert passes == (only_in is not None and input_class not in only_in), (input_class, shape, seed)
 
 
 @pytest.mark.parametrize("stem", ["wrong_int8", "wrong_fp8"])
@@ -323,12 +323,12 @@ def test_outliers_kept_apart_do_not_bring_eight_bits_inside_the_gate_where_rows_
     assert errors["rel_fro"] > 1.5 * PROBLEM.tolerance["rel_fro"], errors
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("stem", ["oracle", "naive"])
-def test_honest_solutions_pass_every_mode_with_room(honest, stem, mode):
+def test_honest_solutions_pass_every_mode_with_room(honest, stem, input_class):
     for shape in SHAPES:
         for seed in SEEDS:
-            inputs = CODE.make_inputs(shape, seed, mode, "cpu")
+            inputs = CODE.make_inputs(shape, seed, input_class, "cpu")
             errors = CHECK.errors(honest[stem](*inputs), REFERENCE.reference(*inputs))
             for key, error in errors.items():
                 assert error <= PROBLEM.tolerance[key] / 3, (shape, seed, errors)

@@ -25,7 +25,7 @@ SHAPES = PUBLIC + [dict(shape) for shape in CODE.extra_shapes]
 SMALL = {"rows": 6, "n": 1500, "k": 20}
 TABLE = {"rows": 8, "n": 16384, "k": 64}
 """Where each shortcut is tried on each class of inputs."""
-MODES = ("public", *CODE.modes)
+INPUT_CLASSES = ("public", *CODE.input_classes)
 SEEDS = (1, 2**40 + 3, 2**62 + 5)
 INF = math.inf
 
@@ -34,8 +34,8 @@ def words(shape):
     return "-".join(f"{name}{size}" for name, size in shape.items())
 
 
-def make(shape, seed, mode="public"):
-    return CODE.make_inputs(shape, seed, mode, "cpu")
+def make(shape, seed, input_class="public"):
+    return CODE.make_inputs(shape, seed, input_class, "cpu")
 
 
 def errors(outs, inputs):
@@ -72,28 +72,28 @@ def honest():
 # ------------------------------------------------------------------ inputs
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("other", [2, 1 + 2**32, 1 + 2**62, 1 + 2**100])
-def test_two_seeds_give_two_input_sets(mode, other):
-    assert not torch.equal(make(SMALL, 1, mode)[0], make(SMALL, other, mode)[0])
+def test_two_seeds_give_two_input_sets(input_class, other):
+    assert not torch.equal(make(SMALL, 1, input_class)[0], make(SMALL, other, input_class)[0])
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(input_class):
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    first = make(SMALL, 5, mode)
+    first = make(SMALL, 5, input_class)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(8)
-    for a, b in zip(first, make(SMALL, 5, mode), strict=True):
+    for a, b in zip(first, make(SMALL, 5, input_class), strict=True):
         assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
-def test_sizes_depend_on_the_shape_alone_and_nothing_is_nan(shape, mode):
+def test_sizes_depend_on_the_shape_alone_and_nothing_is_nan(shape, input_class):
     for seed in SEEDS:
-        inputs = x, ranks = make(shape, seed, mode)
+        inputs = x, ranks = make(shape, seed, input_class)
         assert not x.isnan().any()
         assert ranks.tolist() == list(range(shape["k"]))
         assert all(t.is_contiguous() for t in inputs)
@@ -168,9 +168,9 @@ def test_every_stride_has_as_many_winners_as_are_wanted():
         assert (lifted.sum(1) >= shape["k"]).all()
 
 
-@pytest.mark.parametrize(("mode", "sign"), [("ascending", 1), ("descending", -1)])
-def test_sorted_rows(mode, sign):
-    x, _ = make(SMALL, 3, mode)
+@pytest.mark.parametrize(("input_class", "sign"), [("ascending", 1), ("descending", -1)])
+def test_sorted_rows(input_class, sign):
+    x, _ = make(SMALL, 3, input_class)
     assert (x.diff() * sign >= 0).all() and (x[:, 0] != x[:, -1]).all()
 
 
@@ -232,9 +232,9 @@ def test_the_reference_on_a_case_done_by_hand():
     assert indices[1, :3].tolist() == [2, 4, 1] and indices[1, 3] in (0, 3)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_the_reference_agrees_with_pythons_own_order(mode):
-    x, ranks = make(SMALL, 3, mode)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_the_reference_agrees_with_pythons_own_order(input_class):
+    x, ranks = make(SMALL, 3, input_class)
     values, indices = REFERENCE.reference(x, ranks)
     for row, found, places in zip(x.tolist(), values.tolist(), indices.tolist(), strict=True):
         assert found == sorted(row, reverse=True)[: len(ranks)]
@@ -372,10 +372,10 @@ ELSEWHERE = {"wrong_whole_tiles", "cheat_bound_by_pointer"}
 @pytest.mark.parametrize("stem", CAUGHT)
 def test_each_shortcut_is_caught_by_the_classes_made_for_it(stem):
     wrong, caught = solution(stem), CAUGHT[stem].split()
-    for mode in caught if stem in BY_CHANCE else {"public", *caught}:
+    for input_class in caught if stem in BY_CHANCE else {"public", *caught}:
         for seed in SEEDS[:2]:
-            x, ranks = make(TABLE, seed, mode)
-            assert accepted(wrong(x.clone(), ranks), (x, ranks)) == (mode not in caught), (mode, seed)
+            x, ranks = make(TABLE, seed, input_class)
+            assert accepted(wrong(x.clone(), ranks), (x, ranks)) == (input_class not in caught), (input_class, seed)
 
 
 def test_the_table_holds_every_wrong_solution():
@@ -391,12 +391,12 @@ def test_what_fills_no_tile_is_missed_where_the_winners_lie_at_the_end():
         assert not accepted(wrong(*inputs), inputs)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("stem", ["oracle", "naive"])
-def test_honest_solutions_are_exact_in_every_mode(honest, stem, mode):
+def test_honest_solutions_are_exact_in_every_mode(honest, stem, input_class):
     for shape in (*SHAPES, TABLE):
         for seed in SEEDS[: 1 if stem == "naive" else None]:
-            inputs = make(shape, seed, mode)
+            inputs = make(shape, seed, input_class)
             assert accepted(honest[stem](*inputs), inputs), (shape, seed)
 
 

@@ -23,7 +23,7 @@ KIT = problem_code.kit("benchmark")
 SOLUTIONS = sorted((paths.problems() / "w4a16_gemm" / "solutions").glob("*.py"))
 PUBLIC = [dict(shape) for shape in PROBLEM.shapes["cpu"]]
 SHAPES = PUBLIC + [dict(shape) for shape in CODE.extra_shapes]
-MODES = ("public", *CODE.modes)
+INPUT_CLASSES = ("public", *CODE.input_classes)
 SEEDS = (1, 2**40 + 3, 2**62 + 5)
 
 
@@ -73,21 +73,21 @@ def test_two_seeds_give_two_input_sets(shape, other):
         assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(input_class):
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    first = CODE.make_inputs(PUBLIC[1], 5, mode, "cpu")
+    first = CODE.make_inputs(PUBLIC[1], 5, input_class, "cpu")
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(8)
-    for a, b in zip(first, CODE.make_inputs(PUBLIC[1], 5, mode, "cpu"), strict=True):
+    for a, b in zip(first, CODE.make_inputs(PUBLIC[1], 5, input_class, "cpu"), strict=True):
         assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
-def test_sizes_depend_on_the_shape_and_the_mode_alone(shape, mode):
-    made = [CODE.make_inputs(shape, seed, mode, "cpu") for seed in SEEDS]
+def test_sizes_depend_on_the_shape_and_the_mode_alone(shape, input_class):
+    made = [CODE.make_inputs(shape, seed, input_class, "cpu") for seed in SEEDS]
     assert len({tuple((t.shape, t.dtype) for t in inputs) for inputs in made}) == 1
     assert all(t.is_contiguous() for inputs in made for t in inputs)
     for tensor, stated in zip(made[0], PROBLEM.inputs, strict=True):
@@ -96,10 +96,10 @@ def test_sizes_depend_on_the_shape_and_the_mode_alone(shape, mode):
             assert size == {"bytes": shape["K"] // 2, "groups": shape["K"] // shape["G"], **shape}[name]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_zero_points_are_codes_and_all_values_finite(mode, seed):
-    x, _, s, z = CODE.make_inputs(PUBLIC[1], seed, mode, "cpu")
+def test_zero_points_are_codes_and_all_values_finite(input_class, seed):
+    x, _, s, z = CODE.make_inputs(PUBLIC[1], seed, input_class, "cpu")
     assert z.max() <= 15
     assert x.isfinite().all() and s.isfinite().all() and (s >= 0).all()
 
@@ -141,7 +141,7 @@ def test_uniform_and_extreme_zero_points():
 
 
 def test_wide_scales_span_six_orders():
-    s, usual = (CODE.make_inputs(PUBLIC[1], 3, mode, "cpu")[2].float() for mode in ("wide_scales", "public"))
+    s, usual = (CODE.make_inputs(PUBLIC[1], 3, input_class, "cpu")[2].float() for input_class in ("wide_scales", "public"))
     assert s.max() / usual.median() > 500 and usual.median() / s.min() > 500
 
 
@@ -184,10 +184,10 @@ def test_the_reference_on_a_case_done_by_hand():
     assert REFERENCE.reference(x, qw, s, z).tolist() == [[-4.0], [-4.0 - 20.0 + 350.0 - 4000.0]]
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_the_reference_agrees_with_a_sum_over_single_channels(mode):
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+def test_the_reference_agrees_with_a_sum_over_single_channels(input_class):
     shape = {"M": 17, "N": 101, "K": 384, "G": 128}
-    x, qw, s, z = CODE.make_inputs(shape, 3, mode, "cpu")
+    x, qw, s, z = CODE.make_inputs(shape, 3, input_class, "cpu")
     expected = torch.zeros(shape["M"], shape["N"], dtype=torch.float64)
     for k in range(shape["K"]):
         code, group = (qw[:, k // 2] >> 4 * (k % 2)) & 15, k // shape["G"]
@@ -269,11 +269,11 @@ def test_the_gate_takes_other_honest_ways_to_decode(shape, decode):
         assert tight(CHECK.errors((x.double() @ w.T).bfloat16(), REFERENCE.reference(*inputs))), seed
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
-def test_weights_rounded_to_bf16_pass_every_mode_with_room(shape, mode):
+def test_weights_rounded_to_bf16_pass_every_mode_with_room(shape, input_class):
     for seed in SEEDS:
-        x, qw, s, z = inputs = CODE.make_inputs(shape, seed, mode, "cpu")
+        x, qw, s, z = inputs = CODE.make_inputs(shape, seed, input_class, "cpu")
         w = rounded_weights(codes(qw), per_weight(s, shape["G"]), per_weight(z, shape["G"]))
         errors = CHECK.errors((x.double() @ w.T).bfloat16(), REFERENCE.reference(*inputs))
         assert all(errors[key] <= PROBLEM.tolerance[key] / 2 for key in errors), (seed, errors)
@@ -295,17 +295,17 @@ def test_wrong_solutions_fail_on_public_inputs(stem):
 def test_int8_beside_large_channels_fails_where_large_values_are_scattered_over_many_rows(shape):
     wrong = solution("wrong_int8_split")
     for seed in SEEDS:
-        for mode, passes in (("public", True), ("scattered", shape["M"] == 2)):
-            inputs = CODE.make_inputs(shape, seed, mode, "cpu")
-            assert tight(CHECK.errors(wrong(*inputs), REFERENCE.reference(*inputs))) == passes, (mode, seed)
+        for input_class, passes in (("public", True), ("scattered", shape["M"] == 2)):
+            inputs = CODE.make_inputs(shape, seed, input_class, "cpu")
+            assert tight(CHECK.errors(wrong(*inputs), REFERENCE.reference(*inputs))) == passes, (input_class, seed)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("stem", ["oracle", "naive"])
-def test_honest_solutions_pass_every_mode_with_room(honest, stem, mode):
+def test_honest_solutions_pass_every_mode_with_room(honest, stem, input_class):
     for shape in SHAPES:
         for seed in SEEDS:
-            inputs = CODE.make_inputs(shape, seed, mode, "cpu")
+            inputs = CODE.make_inputs(shape, seed, input_class, "cpu")
             errors = CHECK.errors(honest[stem](*inputs), REFERENCE.reference(*inputs))
             assert all(errors[key] <= PROBLEM.tolerance[key] / 3 for key in errors), (shape, seed, errors)
 

@@ -20,7 +20,7 @@ SHAPE = {
     "rate": "bf16",
     "measured_s": 2e-6,
     "ci95": [1.9e-6, 2.1e-6],
-    "mode": "graph",
+    "launch_mode": "graph",
     "wall_s": 2.1e-6,
     "calls_per_window": 10,
     "windows": 3,

@@ -17,7 +17,7 @@ from arena.agents.snapshots import Snapshots, stored
 from arena.errors import ArenaError, DataError
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
-from arena.schema import Annotation, Cell, Problem, Refused, Session, Timings
+from arena.schema import Annotation, Cell, Problem, Rejected, Session, Timings
 
 
 def cell(**given) -> Cell:
@@ -62,7 +62,7 @@ def annotation(run: RunFolder) -> Annotation:
         cell=cell(),
         session=Session(agent_status="complete", exit_code=0, started_at=datetime.now(UTC), elapsed_s=1.0, sandbox="bwrap"),
         submission=None,
-        score=Refused(
+        score=Rejected(
             problem="add",
             problem_digest="0" * 64,
             hardware="cpu",

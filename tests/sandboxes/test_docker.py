@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from test_sandbox_bwrap import PROCESS_1, SYSCALLS
-from test_sandbox_life import BUSY, CHEATS, FORKS, STUBBORN, TIMER, alive, token, until
+from test_bwrap import PROCESS_1, SYSCALLS
+from test_life import BUSY, CHEATS, FORKS, STUBBORN, TIMER, alive, token, until
 
 from arena.errors import SandboxError, UsageError
 from arena.sandboxes import MIB, Limits, SandboxSpec, bwrap

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from .plan import MODES, Plan, turns
+from .plan import INPUT_CLASSES, Plan, turns
 from .script import Use
 from .server import Server
 
@@ -19,7 +19,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.stub", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0 finds a free one")
     parser.add_argument("--unix", type=Path, help="listen on this unix socket instead")
-    parser.add_argument("--mode", choices=MODES, default="ok")
+    parser.add_argument("--mode", choices=INPUT_CLASSES, default="ok")
     parser.add_argument("--key", help="the only key that is taken; without it any")
     parser.add_argument("--solution", type=Path, required=True, help="file whose text the script writes to solution.py")
     parser.add_argument("--check", default="python check.py", help="command of the second turn")

@@ -11,7 +11,7 @@ from . import gemini
 from .script import SIDE_TOKENS, TOKENS, Act, ModelAccess, Reply, Run, Tokens, Use, Write, calls
 
 Mode = Literal["ok", "401", "429", "500", "cut", "early", "loop", "hang", "unknown_model", "other_provider", "other_model"]
-MODES: tuple[Mode, ...] = get_args(Mode)
+INPUT_CLASSES: tuple[Mode, ...] = get_args(Mode)
 """ok             the script, to its end
 401, 429, 500  that status for every request of an answer
 cut            from the second turn on the connection is broken off within the answer

@@ -15,9 +15,9 @@ def take_over(state):
 
     def run(order, fds):
         known = "outputs" in bank and bank["outputs"][0][0].shape == state.outputs[0][0].shape
-        if order["mode"] != "graph" or not known:
+        if order["launch_mode"] != "graph" or not known:
             device_s = real(order, fds)
-            if order["mode"] == "graph" and order["calls"]:
+            if order["launch_mode"] == "graph" and order["calls"]:
                 bank["outputs"] = [tuple(out.clone() for out in outputs) for outputs in state.outputs]
             return device_s
         for outputs, answers in zip(state.outputs[: order["calls"]], bank["outputs"], strict=False):

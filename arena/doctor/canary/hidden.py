@@ -14,15 +14,15 @@ CEILING_DTYPE = "fp32"
 EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {"cpu": ({"n": 4099},), "gpu": ({"n": 4099},)}
 """A prime: the last block of a kernel is not full."""
 
-MODES: tuple[str, ...] = ("wide",)
+INPUT_CLASSES: tuple[str, ...] = ("wide",)
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str, device: str = "cpu") -> Inputs:
-    """One input set of the mode `wide`, or of the public distribution."""
-    if mode == "public":
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: str = "cpu") -> Inputs:
+    """One input set of the class `wide`, or of the public distribution."""
+    if input_class == "public":
         return make_public_inputs(shape, seed, device=device)
-    if mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r} (known: public, {', '.join(MODES)})")
+    if input_class not in INPUT_CLASSES:
+        raise ValueError(f"unknown input class {input_class!r} (known: public, {', '.join(INPUT_CLASSES)})")
     values = generator(seed, device)
     exponent = torch.rand(shape["n"], device=device, generator=values).mul_(60).sub_(30)
     return (torch.randn(shape["n"], device=device, generator=values).mul_(10**exponent),)

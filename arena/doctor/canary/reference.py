@@ -12,10 +12,10 @@ Inputs = tuple[Tensor]
 """x (n) fp32."""
 
 
-def make_inputs(shape: Mapping[str, int], seed: int, mode: str = "public", device: str = "cpu") -> Inputs:
+def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public", device: str = "cpu") -> Inputs:
     """One input set. Its size depends on the shape alone, its values on the seed; torch's global generator is not used."""
-    if mode != "public":
-        raise ValueError(f"unknown mode {mode!r} (known: public)")
+    if input_class != "public":
+        raise ValueError(f"unknown input class {input_class!r} (known: public)")
     return (torch.randn(shape["n"], device=device, generator=generator(seed, device)),)
 
 

@@ -96,15 +96,15 @@ class State:
 
     def run(self, order: dict[str, Any], fds: list[int]) -> float:
         """One window: the first `calls` sets, one call each, every result written or copied into its shared buffer."""
-        calls, mode = order["calls"], order["mode"]
-        if mode == "wall":
+        calls, launch_mode = order["calls"], order["launch_mode"]
+        if launch_mode == "call":
             self.call(calls)
             return 0.0
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        if mode == "graph" and calls:
+        if launch_mode == "graph" and calls:
             torch.cuda._sleep(SPIN_CYCLES)
         begin.record()
-        if mode == "stream":
+        if launch_mode == "stream":
             self.call(calls)
         elif self.graph is not None:
             self.graph.replay()
