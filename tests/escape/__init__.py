@@ -1,1 +1,1 @@
-"""The escape suite: every way out that anyone has documented, tried from inside real boxes, and shown to be a real try."""
+"""The escape suite: probes try every documented escape in real sandboxes; positive controls show that each probe can open."""

@@ -1,4 +1,4 @@
-"""Probes of freezing: does anything of a box go on while it is stopped, without a trace?"""
+"""Probes of freezing: processes that try to run unseen while their sandbox is frozen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from arena.errors import SandboxError
 from arena.sandboxes import RunningSandbox, SandboxSpec, bwrap
-from escape.inside.attempt import Open
+from escape.inside.common import Open
 
 if TYPE_CHECKING:
     from escape.lures import Host
@@ -36,13 +36,13 @@ def timer(number, seconds):
 """
 
 
-def frozen(host: Host, text: str, during: Callable[[RunningSandbox], object] = lambda box: None) -> str:
-    """Freeze a box that runs this; Open when its counter grows and the CPU clocks do not show it."""
+def frozen(host: Host, text: str, during: Callable[[RunningSandbox], object] = lambda running: None) -> str:
+    """Freeze a sandbox that runs this Python; Open when its counter grows and the CPU clocks do not show it."""
     with open(os.memfd_create("counter"), "r+b", buffering=0) as file:
         file.truncate(4096)
         with mmap.mmap(file.fileno(), 4096) as area:
-            box = SandboxSpec("worker", ("python", "-c", COUNTER + text, str(file.fileno())), pass_fds=(file.fileno(),))
-            with bwrap.run(box) as running:
+            spec = SandboxSpec("worker", ("python", "-c", COUNTER + text, str(file.fileno())), pass_fds=(file.fileno(),))
+            with bwrap.run(spec) as running:
                 assert running.stdout.readline() == b"ready\n", running.stderr.read()
                 time.sleep(0.02)
                 try:
@@ -54,9 +54,9 @@ def frozen(host: Host, text: str, during: Callable[[RunningSandbox], object] = l
                 time.sleep(FROZEN_S)
                 after, used = area[:8], running.cpu_ns()
                 if after != before and used == stopped:
-                    raise Open("it went on while frozen, and no clock shows it")
+                    raise Open("it ran while frozen, and no clock shows it")
                 running.thaw()
-    return "it stood still" if after == before else "it went on, and the CPU clocks show it"
+    return "it did not run" if after == before else "it ran, and the CPU clocks show it"
 
 
 @hosted("freeze", "worker")
@@ -81,7 +81,7 @@ def vfork(host: Host) -> str:
 
 @hosted("freeze", "worker")
 def fork_storm(host: Host) -> str:
-    """Processes that fork without end: there is always one that has not got the signal yet."""
+    """Processes that fork without end: one of them has always not received the signal yet."""
     return frozen(
         host,
         "ready()\nfor _ in range(3): os.fork()\nwhile True:\n    if os.fork() == 0: count(); os._exit(0)\n    os.wait(); count()",
@@ -90,7 +90,7 @@ def fork_storm(host: Host) -> str:
 
 @hosted("freeze", "worker")
 def threads(host: Host) -> str:
-    """Threads whose leader has ended: /proc shows a zombie that works."""
+    """Threads whose leader has ended: /proc shows a zombie that runs."""
     return frozen(host, "threading.Thread(target=spin).start()\nready()\nlibc.syscall(ctypes.c_long(60), 0)")
 
 

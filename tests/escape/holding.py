@@ -1,4 +1,4 @@
-"""Probes of holding: what a box has while it runs, and what is then missing on the host."""
+"""Probes of holding: resources that a sandbox takes while it runs, and that the host then lacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.sandboxes import RunningSandbox, SandboxSpec, bwrap
-from escape.inside.attempt import Open, Untried, raw
+from escape.inside.common import Open, Untried, raw
 
 if TYPE_CHECKING:
     from escape.lures import Host
@@ -23,7 +23,7 @@ from escape.hosted import hosted
 
 @contextlib.contextmanager
 def holding(text: str) -> Iterator[RunningSandbox]:
-    """A box that has printed how much it has got."""
+    """A sandbox that runs this Python and then waits."""
     with bwrap.run(
         SandboxSpec("agent", ("python", "-c", f"import os, sys, time, ctypes, fcntl\n{text}\ntime.sleep(60)"))
     ) as running:
@@ -32,7 +32,7 @@ def holding(text: str) -> Iterator[RunningSandbox]:
 
 @hosted("holding", "agent")
 def terminals(host: Host) -> str:
-    """All pseudo-terminals that it can get: can the host still open one?"""
+    """All pseudo-terminals that the sandbox can open: can the host still open one?"""
     text = (
         "got = 0\ntry:\n    while True: os.open('/dev/ptmx', os.O_RDWR | os.O_NOCTTY); got += 1\n"
         "except OSError: print(got, flush=True)"
@@ -49,7 +49,7 @@ def terminals(host: Host) -> str:
 
 @hosted("holding", "agent")
 def watchers(host: Host) -> str:
-    """All inotify instances that it can get: can arena's own user still have one?"""
+    """All inotify instances that the sandbox can create: can arena's own user still create one?"""
     text = "got = 0\nwhile ctypes.CDLL(None).inotify_init1(0) >= 0: got += 1\nprint(got, flush=True)"
     libc_inotify = 294 if os.uname().machine == "x86_64" else 26
     with holding(text) as running:
@@ -64,11 +64,11 @@ def watchers(host: Host) -> str:
 
 @hosted("holding", "agent")
 def users(host: Host) -> str:
-    """The users of two boxes that run at the same time -- isolate: one user for each box."""
+    """The users of two sandboxes that run at the same time -- isolate: one user for each sandbox."""
     if os.geteuid() != 0:
-        raise Untried("as a plain user all boxes are that user's, and the namespaces alone part them")
+        raise Untried("as a plain user all sandboxes run as that user, and only the namespaces separate them")
     with holding("print('ready', flush=True)") as one, holding("print('ready', flush=True)") as two:
-        found = [Path(f"/proc/{box.pid}/status").read_text().split("Uid:\t")[1].split()[0] for box in (one, two)]  # type: ignore[attr-defined]
+        found = [Path(f"/proc/{sandbox.pid}/status").read_text().split("Uid:\t")[1].split()[0] for sandbox in (one, two)]  # type: ignore[attr-defined]
     if found[0] == found[1] or "0" in found:
         raise Open(f"they are users {found}")
     return f"users {found[0]} and {found[1]}"
@@ -76,7 +76,7 @@ def users(host: Host) -> str:
 
 @hosted("holding", "agent")
 def locks(host: Host) -> str:
-    """An exclusive lock on a file of the system that it may only read."""
+    """An exclusive lock on a system file that the sandbox may only read."""
     with holding("fd = os.open('/usr/bin/env', 0); fcntl.flock(fd, fcntl.LOCK_EX); print('got', flush=True)") as running:
         assert running.stdout.readline() == b"got\n"
         with open("/usr/bin/env", "rb") as file:
@@ -90,7 +90,7 @@ def locks(host: Host) -> str:
 
 @hosted("holding", "agent")
 def watching(host: Host) -> str:
-    """Watching when programs of the host are used, through inotify on files that are the same inodes."""
+    """Watching when the host uses its programs, through inotify on files that are the same inodes."""
     text = (
         "fd = ctypes.CDLL(None).inotify_init1(0); ctypes.CDLL(None).inotify_add_watch(fd, b'/usr/bin/env', 0x20)\n"
         "print('ready', flush=True); os.read(fd, 4096); print('seen', flush=True)"

@@ -1,7 +1,7 @@
-"""The host's side: plants the lures, runs every probe in real boxes and in weakened ones, prints one JSON document.
+"""The host side: plant the lures, run every probe in full and in weakened sandboxes, print one JSON document.
 
-`python -m escape.host root|plain|self CONTROLS`: as root with a throw-away user per box, as root who has become a plain user,
-or as whoever runs it. Nothing that it does outlives it.
+`python -m escape.host root|plain|self CONTROLS`: as root with a throw-away user per sandbox, as root that switched to a plain
+user, or as the current user. Nothing it creates outlives it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from arena.sandboxes import SandboxSpec, bwrap
-from escape import freezing, holding, hosted, stage, taking  # noqa: F401  the probes register themselves
-from escape.boxes import peek, plan_of, profile_run
-from escape.controls import controls
+from escape import freezing, holding, host_namespaces, hosted, taking  # noqa: F401  the probes register themselves
 from escape.inside import runner
 from escape.lures import LIMITS, Host
+from escape.positive_controls import run_controls
+from escape.sandboxed import peek, plan_of, run_profile
 
 NEIGHBOUR = """
 import pathlib, socket, sys, time
@@ -35,54 +35,54 @@ print("ready", flush=True); time.sleep(600)
 
 @contextlib.contextmanager
 def neighbour(host: Host) -> Iterator[None]:
-    """A box of another run, at the same time."""
+    """A sandbox of another run, at the same time."""
     word = host.stem + "a neighbour"
     (host.folder / "neighbour/solution.py").write_text(word)
-    box = SandboxSpec(
+    spec = SandboxSpec(
         "agent", ("python", "-c", NEIGHBOUR), workspace=host.folder / "neighbour", stdin=word.encode(), limits=LIMITS
     )
-    with bwrap.run(box) as running:
+    with bwrap.run(spec) as running:
         assert running.stdout.readline() == b"ready\n", running.stderr.read()
         (host.folder / "neighbour/neighbour.txt").write_text(word)
         yield
 
 
-def planted_earlier(host: Host) -> None:
-    """A box that leaves things behind, and ends."""
+def run_earlier(host: Host) -> None:
+    """Run a sandbox that leaves things behind and ends."""
     plan = plan_of(host, "agent", "full", [], plant=True)
-    with bwrap.run(host.box("agent", plan, host.folder / "earlier")) as running:
+    with bwrap.run(host.spec("agent", plan, host.folder / "earlier")) as running:
         running.stdout.read()
         running.wait(20)
 
 
 def main() -> None:
-    """All of it, as the user that the first argument names."""
+    """Run the suite as the user that the first argument names."""
     user, with_controls = sys.argv[1], "controls" in sys.argv[2:]
-    staged = os.geteuid() == 0
-    taken = []
-    if staged:
-        stage.stand_alone()
-        taken = stage.reserve_users()
-    began = time.monotonic()
+    isolated = os.geteuid() == 0
+    reserved = []
+    if isolated:
+        host_namespaces.enter()
+        reserved = host_namespaces.reserve_users()
+    start = time.monotonic()
     with ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="arena-escape-", ignore_cleanup_errors=True))
         folder = Path(name)
         folder.chmod(0o755)
-        if user == "plain" and staged:
-            os.chown(folder, stage.PLAIN_UID, stage.PLAIN_UID)
-            stage.become(stage.PLAIN_UID)
+        if user == "plain" and isolated:
+            os.chown(folder, host_namespaces.PLAIN_UID, host_namespaces.PLAIN_UID)
+            host_namespaces.switch_user(host_namespaces.PLAIN_UID)
             os.environ["HOME"] = str(folder)
-        host = Host(folder, user, staged, stack)
-        planted_earlier(host)
+        host = Host(folder, user, isolated, stack)
+        run_earlier(host)
         bridge = stack.enter_context(hosted.bridge_server())
         with neighbour(host):
-            found = {profile: profile_run(host, profile, bridge) for profile in ("agent", "worker")}
-            shown = controls(host) if with_controls else {}
+            found = {profile: run_profile(host, profile, bridge) for profile in ("agent", "worker")}
+            controls = run_controls(host) if with_controls else {}
         for profile, results in hosted.run_all(host).items():
             found[profile] |= results
-        left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if host.plan["mark"].encode() in peek(path)]
-    assert runner.LIMIT_S and len(left) <= 1 and (not staged or len(taken) == stage.RESERVED)
-    print(json.dumps({"found": found, "controls": shown, "seconds": round(time.monotonic() - began, 1)}))
+        surviving = [path for path in Path("/proc").glob("[0-9]*/cmdline") if host.plan["mark"].encode() in peek(path)]
+    assert runner.LIMIT_S and len(surviving) <= 1 and (not isolated or len(reserved) == host_namespaces.RESERVED)
+    print(json.dumps({"found": found, "controls": controls, "seconds": round(time.monotonic() - start, 1)}))
 
 
 if __name__ == "__main__":

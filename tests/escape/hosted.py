@@ -1,4 +1,4 @@
-"""Probes whose outcome only the host can see; freezing.py, taking.py and holding.py have them."""
+"""Registry of probes whose outcome only the host can see; freezing.py, taking.py and holding.py define them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from escape.inside.attempt import Open, Untried
+from escape.inside.common import Open, Untried
 
 if TYPE_CHECKING:
     from escape.lures import Host
 
 
 class Hosted(NamedTuple):
-    """One probe of the host's."""
+    """One probe that the host checks."""
 
     name: str
     text: str
@@ -31,7 +31,7 @@ HOSTED: list[Hosted] = []
 
 
 def hosted(group: str, profile: str) -> Callable[[Callable[[Host], str]], Callable[[Host], str]]:
-    """Register."""
+    """Register a probe of that group."""
 
     def register(work: Callable[[Host], str]) -> Callable[[Host], str]:
         text, _, source = " ".join((work.__doc__ or "").split()).partition(" -- ")
@@ -42,7 +42,7 @@ def hosted(group: str, profile: str) -> Callable[[Callable[[Host], str]], Callab
 
 
 def run_all(host: Host) -> dict[str, dict[str, tuple[str, str]]]:
-    """All of them: profile -> probe -> (state, detail)."""
+    """Run all of them: profile -> probe -> (state, detail)."""
     found: dict[str, dict[str, tuple[str, str]]] = {"agent": {}, "worker": {}}
     for entry in HOSTED:
         try:
@@ -56,7 +56,7 @@ def run_all(host: Host) -> dict[str, dict[str, tuple[str, str]]]:
 
 @contextlib.contextmanager
 def bridge_server() -> Iterator[Path]:
-    """A server on a unix socket that answers every connection with one word, in a folder whose name says nothing."""
+    """A server on a unix socket that answers every connection with one word, in a folder with a meaningless name."""
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
         path = Path(folder, "socket")
         server.bind(str(path))

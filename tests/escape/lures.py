@@ -1,4 +1,4 @@
-"""What is planted on the host, and the plan that tells the probes where."""
+"""Lures that the suite plants on the host, and the plan that names their places to the probes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Any
 
 from arena import paths
 from arena.sandboxes import MIB, Limits, SandboxSpec
-from escape import stage, weaker
-from escape.inside import attempt
+from escape import host_namespaces, weakened
+from escape.inside import common
 
 HERE = Path(__file__).parent
 PROBES_INSIDE = "/run/arena/probes.pyz"
@@ -31,12 +31,12 @@ LIMITS = Limits(
     tmp_bytes=8 * MIB, home_bytes=8 * MIB, shm_bytes=8 * MIB, file_bytes=64 * MIB, open_files=512, processes=256,
     memory_bytes=MEMORY_BYTES, workspace_bytes=64 * MIB, workspace_files=20_000,
 )  # fmt: skip
-Found = dict[str, tuple[str, str]]
+Outcomes = dict[str, tuple[str, str]]
 """Probe -> (state, detail)."""
 
 
 def archive() -> bytes:
-    """The probes as one file that Python runs."""
+    """The probes as one zip file that Python runs."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("__main__.py", "from inside.runner import main\nmain()\n")
@@ -46,10 +46,10 @@ def archive() -> bytes:
 
 
 class Host:
-    """The lures of one run of the suite, and the boxes that look for them."""
+    """The lures of one run of the suite, and the sandboxes whose probes search for them."""
 
-    def __init__(self, folder: Path, user: str, staged: bool, stack: ExitStack) -> None:
-        self.folder, self.user, self.staged = folder, user, staged
+    def __init__(self, folder: Path, user: str, isolated: bool, stack: ExitStack) -> None:
+        self.folder, self.user, self.isolated = folder, user, isolated
         self.stem = f"arena-lure-{secrets.token_hex(8)}-"
         self.probes = archive()
         self.plan = self._planted()
@@ -59,7 +59,7 @@ class Host:
         stack.callback(os.close, self.held)
 
     def _planted(self) -> dict[str, Any]:
-        """Files, a key in the keyring and one in the environment."""
+        """Plant files, a key in the keyring and one in the environment."""
         files = {
             "secret/arena-lure-ceilings.json": "a file", "scratch/given/check.py": "# given", "copy/hidden.py": "hidden inputs",
             "runs/20260101_agent_some-model_problem_0000/work/solution.py": "another run",
@@ -72,20 +72,20 @@ class Host:
             (self.folder / name).mkdir(exist_ok=True)
         if os.geteuid() == 0:
             for path in (self.folder / name for name in ("scratch", "scratch/given", "scratch/given/check.py", "control")):
-                os.chown(path, stage.CONTROL_UID, stage.CONTROL_UID)
+                os.chown(path, host_namespaces.CONTROL_UID, host_namespaces.CONTROL_UID)
         os.environ["ARENA_LURE_KEY"] = self.stem + "a key in the environment"
         key_name = f"arena-lure-{secrets.token_hex(4)}"
         with contextlib.suppress(OSError):
-            attempt.call("keyctl", 1, 0, 0, 0, 0)
+            common.call("keyctl", 1, 0, 0, 0, 0)
             word = (self.stem + "a key in the keyring").encode()
-            attempt.call("add_key", b"user", key_name.encode(), word, len(word), SESSION_KEYRING)
+            common.call("add_key", b"user", key_name.encode(), word, len(word), SESSION_KEYRING)
         catalogue = [
             *map(str, paths.secrets()),
             *map(str, paths.problems().glob("*/hidden.py")),
             str(self.folder / "copy/hidden.py"),
         ]
         return {
-            "erul": self.stem[::-1], "staged": self.staged, "key_name": key_name, "catalogue": catalogue,
+            "erul": self.stem[::-1], "isolated": self.isolated, "key_name": key_name, "catalogue": catalogue,
             "secret": str(self.folder / "secret/arena-lure-ceilings.json"), "secret_name": "arena-lure-ceilings.json",
             "runs": str(self.folder / "runs"), "neighbour": str(self.folder / "neighbour"), "path_words": [self.folder.name],
             "checkout": str(paths.PACKAGE.parent), "host_name": os.uname().nodename, "mark": f"victim-{self.stem}",
@@ -97,11 +97,11 @@ class Host:
         }  # fmt: skip
 
     def _victim(self, stack: ExitStack) -> None:
-        """Start the process of the host that is worth robbing."""
-        uid = stage.CONTROL_UID if os.geteuid() == 0 else None
+        """Start the host process that the probes try to read and signal."""
+        uid = host_namespaces.CONTROL_UID if os.geteuid() == 0 else None
         user: dict[str, Any] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
         env = {"PYTHONPATH": str(HERE.parent), "ARENA_LURE_KEY": self.stem + "a key of another process"}
-        python = str(weaker.SYSTEM_PYTHON) if uid is not None or self.user == "plain" else sys.executable
+        python = str(weakened.SYSTEM_PYTHON) if uid is not None or self.user == "plain" else sys.executable
         self.victim = subprocess.Popen(
             [python, "-S", str(HERE / "victim.py"), self.plan["mark"]],
             env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", start_new_session=True, **user,
@@ -124,8 +124,8 @@ class Host:
             self.victim.kill()
             self.victim.wait()
 
-    def box(self, profile: str, plan: Mapping[str, Any], workspace: Path | None, **fields: Any) -> SandboxSpec:
-        """A box of that profile whose command is the probes."""
+    def spec(self, profile: str, plan: Mapping[str, Any], workspace: Path | None, **fields: Any) -> SandboxSpec:
+        """A sandbox of that profile whose command runs the probes."""
         return SandboxSpec(
             kind="agent" if profile == "agent" else "worker",
             command=("python", "-I", PROBES_INSIDE),
@@ -137,7 +137,7 @@ class Host:
         )
 
     def alive(self) -> bool:
-        """Whether the victim still is. One that was killed takes a moment to end on a busy machine."""
+        """Whether the victim still runs. A killed process takes a moment to end on a busy machine."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.victim.wait(DYING_S)
         return self.victim.returncode is None

@@ -1,4 +1,4 @@
-"""Which probes there are, and what came of them: for the tests and for the table in the docs."""
+"""The list of probes and their outcomes, for the tests and for docs/tables/probes.md."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from escape import freezing, holding, taking, weaker  # noqa: F401  each registers its probes
+from escape import freezing, holding, taking, weakened  # noqa: F401  each registers its probes
 from escape.hosted import HOSTED
-from escape.inside import attempt, runner
+from escape.inside import common, runner
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILES = ("agent", "worker")
@@ -21,39 +21,39 @@ LIMIT_S = 180.0
 assert runner.LIMIT_S < LIMIT_S
 
 
-class Argued(NamedTuple):
-    """An open probe that is left open."""
+class Accepted(NamedTuple):
+    """An open probe that is accepted."""
 
     users: tuple[str, ...]
-    """For whom it is open."""
-    why: str
+    """The users for which it is open."""
+    reason: str
 
 
-ARGUED = {
-    "files.names_of_host_folders": Argued(
-        USERS, "names only, of the folders where Python, its packages and a bridge's socket lie; nothing of what is in them"
+ACCEPTED = {
+    "files.names_of_host_folders": Accepted(
+        USERS, "only the names of the folders of Python, its packages and a bridge's socket, never their contents"
     ),
-    "files.path_of_the_run": Argued(
+    "files.path_of_the_run": Accepted(
         ("plain",), "the workspace is then a folder of the disk, and its path holds the run's id: harness, model, problem, time"
     ),
-    "files.proc_of_the_gpu": Argued(USERS, "names of the GPUs only; the driver's library needs the folder"),
-    "resources.memory_out_of_sight": Argued(
-        ("plain",), "without control groups a watcher looks at memory, and not into a process that is not dumpable: no bound"
+    "files.proc_of_the_gpu": Accepted(USERS, "names of the GPUs only; the driver's library needs the folder"),
+    "resources.memory_out_of_sight": Accepted(
+        ("plain",), "without control groups a watchdog counts memory and cannot see into an undumpable process: no bound"
     ),
-    "holding.locks": Argued(USERS, "locks of files that both see are shared; neither arena nor Python locks any of them"),
-    "holding.watching": Argued(
-        USERS, "a side channel from the host, as timing and the page cache are; a box has nobody to tell it to"
+    "holding.locks": Accepted(USERS, "locks of files that both see are shared; neither arena nor Python locks any of them"),
+    "holding.watching": Accepted(
+        USERS, "a side channel from the host, as timing and the page cache are; a sandbox can report it nowhere"
     ),
-    "holding.watchers": Argued(
-        ("plain",), "the kernel counts inotify instances per user, and the box is that user; as root every box is another one"
+    "holding.watchers": Accepted(
+        ("plain",), "the kernel counts inotify instances per user, and the sandbox runs as that user; root gives each its own"
     ),
 }
-"""Open, and why they may be."""
+"""Probes that are open, and why arena accepts that."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One probe as the table and the tests know it."""
+    """One probe as a row of the table."""
 
     name: str
     text: str
@@ -64,34 +64,34 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """All of them: those inside by file, then the host's."""
-    inside = [Entry(p.name, p.text, p.source, p.opens, p.lacking, PROFILES) for p in attempt.PROBES]
+    """All probes: those inside the sandbox by file, then those that the host checks."""
+    inside = [Entry(p.name, p.text, p.source, p.opens, p.lacking, PROFILES) for p in common.PROBES]
     outside = [Entry(p.name, p.text, p.source, None, False, (p.profile,)) for p in HOSTED]
     return sorted(inside, key=lambda entry: entry.name.split(".")[0]) + outside
 
 
-def unable(user: str) -> str:
+def unavailable(user: str) -> str:
     """Why the suite cannot run as that user here; empty when it can."""
     if user == "root":
-        return "" if os.geteuid() == 0 else "only root can give a box a user of its own"
+        return "" if os.geteuid() == 0 else "only root can give a sandbox a user of its own"
     if os.geteuid() != 0:
         return ""
     probe = "import sys, arena.sandboxes.bwrap, escape.host; assert sys.version_info >= (3, 11)"
     try:
         done = subprocess.run(
-            ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", str(weaker.SYSTEM_PYTHON), "-c", probe],
+            ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", str(weakened.SYSTEM_PYTHON), "-c", probe],
             cwd="/", env=environment(), capture_output=True, text=True, timeout=60,
         )  # fmt: skip
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
     last = done.stderr.strip().splitlines()[-1:] or ["?"]
-    return (
-        "" if done.returncode == 0 else f"a plain user cannot run {weaker.SYSTEM_PYTHON} with arena and its packages ({last[0]})"
-    )
+    if done.returncode:
+        return f"a plain user cannot run {weakened.SYSTEM_PYTHON} with arena and its packages ({last[0]})"
+    return ""
 
 
 def environment() -> dict[str, str]:
-    """For the system's Python: this checkout, the suite, and the packages of the Python that runs this."""
+    """Environment for the system's Python: this checkout, the suite, and the packages of the current Python."""
     packages = [entry for entry in sys.path if entry.endswith("-packages")]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests"), *packages]),
@@ -100,10 +100,10 @@ def environment() -> dict[str, str]:
 
 
 def run(user: str, with_controls: bool) -> dict[str, Any]:
-    """What `escape.host` found as that user, or {"unable": why}."""
-    if reason := unable(user):
-        return {"unable": reason}
-    python = str(weaker.SYSTEM_PYTHON) if user == "plain" and os.geteuid() == 0 else sys.executable
+    """What `escape.host` found as that user, or {"unavailable": reason}."""
+    if reason := unavailable(user):
+        return {"unavailable": reason}
+    python = str(weakened.SYSTEM_PYTHON) if user == "plain" and os.geteuid() == 0 else sys.executable
     words = [python, "-m", "escape.host", user, *(["controls"] if with_controls else [])]
     done = subprocess.run(
         words, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL
@@ -114,11 +114,11 @@ def run(user: str, with_controls: bool) -> dict[str, Any]:
     return found
 
 
-def everything() -> dict[str, Any]:
-    """Both users, the controls once, as the first user that can be had."""
+def run_suite() -> dict[str, Any]:
+    """Run the suite as both users; run the positive controls once, as the first user that is available."""
     results = {}
-    controlled = False
+    with_controls = True
     for user in USERS:
-        results[user] = run(user, with_controls=not controlled)
-        controlled = controlled or "controls" in results[user]
+        results[user] = run(user, with_controls=with_controls)
+        with_controls = with_controls and "controls" not in results[user]
     return results

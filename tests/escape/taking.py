@@ -1,4 +1,4 @@
-"""Probes of taking: what a box leaves for the host to trip over."""
+"""Probes of taking: files and output that a sandbox leaves to harm the host that collects them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arena.agents.trajectory import Trajectory, reader
 from arena.agents.transcript import Transcript
 from arena.sandboxes import SandboxSpec, bwrap
 from arena.submission import NoSubmission, collect, read_regular
-from escape.inside.attempt import Open
+from escape.inside.common import Open
 
 if TYPE_CHECKING:
     from escape.lures import Host
@@ -26,23 +26,23 @@ DEEP = 6000
 LEASE_S = 1.5
 
 
-def left(host: Host, text: str) -> Path:
-    """A workspace after an agent's box has run this Python in it."""
+def workspace_after(host: Host, text: str) -> Path:
+    """A workspace after an agent's sandbox has run this Python in it."""
     folder = host.folder / "left"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     with bwrap.run(SandboxSpec("agent", ("python", "-c", text), workspace=folder)) as running:
-        said = running.stderr.read().decode()
-        assert running.wait(60) == 0, said
+        errors = running.stderr.read().decode()
+        assert running.wait(60) == 0, errors
     return folder
 
 
-def taken(host: Host, folder: Path, name: str = "solution.py") -> str:
-    """What the host takes from there: held if refused or harmless, Open if it is a lure's content."""
+def collected(host: Host, folder: Path, name: str = "solution.py") -> str:
+    """Collect the file as the host does: held if the host refuses it or it is harmless, Open if it is a lure's content."""
     try:
         source = collect(folder).source if name == "solution.py" else read_regular(folder, name, 1 << 20)
-    except NoSubmission as refusal:
-        return refusal.reason
+    except NoSubmission as error:
+        return error.reason
     if host.stem.encode() in source:
         raise Open("the host read its own secret for the agent")
     return f"{len(source)} bytes, none of the host's"
@@ -51,14 +51,14 @@ def taken(host: Host, folder: Path, name: str = "solution.py") -> str:
 @hosted("taking", "agent")
 def links(host: Host) -> str:
     """solution.py as a symbolic link to a file of the host."""
-    return taken(host, left(host, f"import os; os.symlink({host.plan['secret']!r}, 'solution.py')"))
+    return collected(host, workspace_after(host, f"import os; os.symlink({host.plan['secret']!r}, 'solution.py')"))
 
 
 @hosted("taking", "agent")
 def linked_folder(host: Host) -> str:
     """A folder of the workspace as a link to one of the host."""
     secret = Path(host.plan["secret"])
-    return taken(host, left(host, f"import os; os.symlink({str(secret.parent)!r}, 'sub')"), f"sub/{secret.name}")
+    return collected(host, workspace_after(host, f"import os; os.symlink({str(secret.parent)!r}, 'sub')"), f"sub/{secret.name}")
 
 
 @hosted("taking", "agent")
@@ -68,11 +68,11 @@ def special_files(host: Host) -> str:
     for text in ("os.mkfifo('solution.py')", "socket.socket(socket.AF_UNIX).bind('solution.py')", "os.mkdir('solution.py')",
                  "open('solution.py', 'wb').truncate(50_000_000)",
                  "open('solution.py', 'w').write('x'); os.link('solution.py', 'b')"):  # fmt: skip
-        folder = left(host, f"import os, socket; {text}")
+        folder = workspace_after(host, f"import os, socket; {text}")
         try:
             collect(folder)
-        except NoSubmission as refusal:
-            answers.append(refusal.reason)
+        except NoSubmission as error:
+            answers.append(error.reason)
             continue
         raise Open(text)
     return f"{len(answers)} refused"
@@ -80,7 +80,7 @@ def special_files(host: Host) -> str:
 
 @hosted("taking", "agent")
 def swapped(host: Host) -> str:
-    """solution.py swapped between a link and a file while the host takes it -- CVE-2018-15664 (`docker cp`)."""
+    """solution.py swapped between a link and a file while the host collects it -- CVE-2018-15664 (`docker cp`)."""
     folder = host.folder / "swap"
     folder.mkdir(exist_ok=True)
     secret = host.plan["secret"]
@@ -101,12 +101,12 @@ def swapped(host: Host) -> str:
                 accepted += 1
                 if host.stem.encode() in collect(running.workspace or folder).source:
                     raise Open(f"after {tries} tries the host read its own secret")
-    return f"{tries} tries in {RACE_S:.0f} s, none led out"
+    return f"{tries} tries in {RACE_S:.0f} s, none led to the secret"
 
 
 @hosted("taking", "agent")
 def leased(host: Host) -> str:
-    """A lease on solution.py, for which whoever opens it waits up to 45 s (/proc/sys/fs/lease-break-time)."""
+    """A lease on solution.py, which makes a process that opens it wait up to 45 s (/proc/sys/fs/lease-break-time)."""
     folder = host.folder / "lease"
     folder.mkdir(exist_ok=True)
     text = (
@@ -117,28 +117,28 @@ def leased(host: Host) -> str:
     with bwrap.run(SandboxSpec("agent", ("python", "-c", text), workspace=folder)) as running:
         assert running.stdout.readline() == b"ready\n", running.stderr.read()
         answers: list[str] = []
-        taking = threading.Thread(target=lambda: answers.append(taken(host, running.workspace or folder)))
+        taking = threading.Thread(target=lambda: answers.append(collected(host, running.workspace or folder)))
         taking.start()
         taking.join(LEASE_S)
         waited = taking.is_alive()
     taking.join()
     if waited:
-        raise Open(f"the host waits for the box, more than {LEASE_S:.0f} s")
+        raise Open(f"the host waits for the sandbox, more than {LEASE_S:.0f} s")
     return answers[0]
 
 
 @hosted("taking", "agent")
 def deep_tree(host: Host) -> str:
-    """A tree 6,000 folders deep, with names that are no text: the host's own walks must not fail on it."""
+    """A tree 6,000 folders deep, with names that are not text: the host must still be able to walk it."""
     text = (
         f"import os\nopen('solution.py', 'w').write('pass')\nfor _ in range({DEEP}):\n    os.mkdir('d'); os.chdir('d')\n"
         "open(b'\\xff\\x1b[2J\\n', 'w')"
     )
-    folder = left(host, text)
-    answer = taken(host, folder)
-    with bwrap.run(SandboxSpec("agent", ("sh", "-c", "rm -rf d"), workspace=folder)) as running:  # handed over once more
+    folder = workspace_after(host, text)
+    answer = collected(host, folder)
+    with bwrap.run(SandboxSpec("agent", ("sh", "-c", "rm -rf d"), workspace=folder)) as running:  # the next sandbox gets it
         if running.wait(60):
-            raise Open("the tree cannot be handed on")
+            raise Open("the tree cannot be given to another sandbox")
     return answer
 
 
@@ -163,25 +163,25 @@ def words(host: Host) -> str:
 
 @hosted("taking", "agent")
 def setuid_left(host: Host) -> str:
-    """A setuid file left in the workspace for somebody of the host to run."""
-    folder = left(host, "import os; open('x', 'w').write('#!/bin/sh'); os.chmod('x', 0o6777)")
+    """A setuid file left in the workspace for a user of the host to run."""
+    folder = workspace_after(host, "import os; open('x', 'w').write('#!/bin/sh'); os.chmod('x', 0o6777)")
     status = (folder / "x").stat()
     if status.st_uid == 0 and status.st_mode & 0o6000:
-        raise Open("it is root's")
+        raise Open("it belongs to root")
     return f"mode {status.st_mode & 0o7777:o} of user {status.st_uid}"
 
 
 @hosted("taking", "agent")
 def nothing_open(host: Host) -> str:
-    """Descriptors, mounts and processes that the host keeps from a box that has ended."""
+    """Descriptors, mounts and processes that the host keeps from a sandbox that has ended."""
 
     def kept() -> tuple[int, str, list[str]]:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
         return len(os.listdir("/proc/self/fd")), Path("/proc/self/mountinfo").read_text(), children  # noqa: PTH208
 
-    left(host, "pass")
+    workspace_after(host, "pass")
     before = kept()
-    left(host, "import os; os.fork()")
+    workspace_after(host, "import os; os.fork()")
     if (after := kept()) != before:
         raise Open(
             f"descriptors {before[0]} and {after[0]}, mounts equal: {before[1] == after[1]}, children {before[2]}, {after[2]}"

@@ -1,4 +1,4 @@
-"""A process of the host that holds something worth stealing in every way a process can: `victim.py < plan`."""
+"""The victim, a host process that holds a lure in every way a process can: `victim.py < plan`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import struct
 import sys
 import threading
 
-from escape.inside.attempt import call, space
+from escape.inside.common import buffer, call
 
 libc = ctypes.CDLL(None, use_errno=True)
-EVERYBODY = 0o1666
+WORLD_WRITABLE = 0o1666
 
 
 def answer(server: socket.socket, word: bytes) -> None:
-    """Give the word to everybody who comes."""
+    """Send the word to every client."""
     server.listen()
     while True:
         client, _ = server.accept()
@@ -32,8 +32,8 @@ def serve(server: socket.socket, word: bytes) -> int:
     return int(name[1]) if isinstance(name, tuple) else 0
 
 
-def names(server: socket.socket, word: bytes) -> None:
-    """A name server of one word."""
+def answer_datagrams(server: socket.socket, word: bytes) -> None:
+    """A name server that answers with one word."""
     while True:
         _, client = server.recvfrom(512)
         server.sendto(word, client)
@@ -51,47 +51,47 @@ def unix(name: str) -> socket.socket:
 def kernel_objects(key: int, queue: str, word: bytes) -> None:
     """SysV memory, semaphores and messages under the key, and a POSIX queue."""
     libc.shmat.restype = ctypes.c_void_p
-    address = libc.shmat(call("shmget", key, 4096, 0o1000 | EVERYBODY), None, 0)
+    address = libc.shmat(call("shmget", key, 4096, 0o1000 | WORLD_WRITABLE), None, 0)
     ctypes.memmove(address, word, len(word))
-    call("semget", key, 1, 0o1000 | EVERYBODY)
-    call("msgsnd", call("msgget", key, 0o1000 | EVERYBODY), space(128, struct.pack("q", 1) + word), len(word), 0)
-    attributes = space(64, struct.pack("4q", 0, 4, 256, 0) + bytes(32))
+    call("semget", key, 1, 0o1000 | WORLD_WRITABLE)
+    call("msgsnd", call("msgget", key, 0o1000 | WORLD_WRITABLE), buffer(128, struct.pack("q", 1) + word), len(word), 0)
+    attributes = buffer(64, struct.pack("4q", 0, 4, 256, 0) + bytes(32))
     opened = call("mq_open", queue.encode(), os.O_CREAT | os.O_RDWR, 0o666, attributes)
     call_send = libc.syscall
     call_send(ctypes.c_long(242 if os.uname().machine == "x86_64" else 182), opened, word, len(word), 0, None)
 
 
 def main() -> None:
-    """Set everything up, tell the ports, and wait for the end."""
+    """Set everything up, print the ports, and wait for the end."""
     plan = json.loads(sys.stdin.readline())
     word = plan["erul"][::-1].encode()
-    told = {"port": serve(socket.create_server(("127.0.0.1", 0)), word + b"loopback service")}
+    ports = {"port": serve(socket.create_server(("127.0.0.1", 0)), word + b"loopback service")}
     serve(unix("\0" + plan["abstract"]), word + b"abstract socket")
     serve(unix(plan["socket"]), word + b"path socket")
     shared = socket.socket()
     shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     shared.bind(("127.0.0.1", 0))
-    told["shared_port"] = serve(shared, word + b"shared port")
-    for family, address in ((socket.AF_INET6, ("::1", told["port"])), (socket.AF_INET, ("169.254.169.254", 80))):
+    ports["shared_port"] = serve(shared, word + b"shared port")
+    for family, address in ((socket.AF_INET6, ("::1", ports["port"])), (socket.AF_INET, ("169.254.169.254", 80))):
         try:
             serve(socket.create_server(address, family=family), word + b"metadata")
-        except OSError:  # the host's own network is left as it is
+        except OSError:  # a plain user leaves the host's network as it is
             continue
-    if plan["staged"]:
+    if plan["isolated"]:
         server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         server.bind(("127.0.0.53", 53))
-        threading.Thread(target=names, args=(server, word + b"name server"), daemon=True).start()
+        threading.Thread(target=answer_datagrams, args=(server, word + b"name server"), daemon=True).start()
     kernel_objects(plan["ipc_key"], plan["queue"], word + b"kernel object")
-    call("shmget", plan["left_key"], 4096, 0o1000 | EVERYBODY)
-    print(json.dumps(told), flush=True)
+    call("shmget", plan["left_key"], 4096, 0o1000 | WORLD_WRITABLE)
+    print(json.dumps(ports), flush=True)
     sys.stdin.read()
-    if not plan["staged"]:
+    if not plan["isolated"]:
         forget(plan["ipc_key"], plan["queue"])
         libc.shmctl(libc.shmget(plan["left_key"], 0, 0), 0, None)
 
 
 def forget(key: int, queue: str) -> None:
-    """Remove what outlives us, where the suite has no host of its own."""
+    """Remove what outlives this process, where the suite has no namespaces of its own."""
     libc.shmctl(libc.shmget(key, 0, 0), 0, None)
     libc.semctl(libc.semget(key, 0, 0), 0, 0)
     libc.msgctl(libc.msgget(key, 0), 0, None)

@@ -1,6 +1,10 @@
-"""The probes that run inside a box: standard library only, nothing of arena, zipped into one file that a box can be given.
+"""The probes that run inside a sandbox: standard library only, nothing of arena, zipped into one file.
 
-A probe is a function that tries one forbidden thing. It raises `Open` when the thing worked, best when it has found the
-planted content itself; it returns a sentence, or lets the kernel's OSError pass, when it was held; it raises `Untried` when
-there is nothing here to try it on. Its docstring says what it tries and, after a dash, who documented it.
+A probe is a function that tries one forbidden thing:
+
+- it raises `Open` when the thing worked, best when it has found the planted content itself;
+- it returns a sentence, or lets the kernel's OSError pass, when it was held;
+- it raises `Untried` when there is nothing here to try it on.
+
+Its docstring says what it tries and, after two dashes, who documented it.
 """

@@ -1,4 +1,4 @@
-"""System calls that a box has no use for: each is a wide surface of the kernel."""
+"""System calls that a sandbox does not need: each is a wide attack surface of the kernel."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pty
 import socket
 import termios
 
-from .attempt import PLAN, Open, Untried, call, look, probe, raw, read, refused, space
+from .common import PLAN, Open, Untried, buffer, call, find_lure, probe, raw, read, refused
 
 OWN_SESSION, READ, SEARCH = -3, 11, 10
 NOWHERE = 8
-"""An address that is not mapped: the kernel's complaint about it shows that it was asked."""
+"""An address that is not mapped: an error about it shows that the call reached the kernel."""
 
 
 def reached(name: str, *arguments: object, refusal: tuple[int, ...] = (errno.EPERM, errno.ENOSYS)) -> str:
-    """Open unless the call is refused with one of these: any other answer means that the kernel looked at it."""
+    """Open unless the call is refused with one of these: any other answer means that the call reached the kernel."""
     try:
         answer = call(name, *arguments)
     except OSError as error:
@@ -34,9 +34,9 @@ def reached(name: str, *arguments: object, refusal: tuple[int, ...] = (errno.EPE
 def keyring_of_the_launcher() -> str:
     """A key in the session keyring, which no namespace covers, searched and read -- Docker's default filter refuses keyctl."""
     key = call("keyctl", SEARCH, OWN_SESSION, b"user", PLAN["key_name"].encode(), 0)
-    data = space(256)
+    data = buffer(256)
     call("keyctl", READ, key, data, 256, 0)
-    look(data.raw, "session keyring")
+    find_lure(data.raw, "session keyring")
     return "no such key"
 
 
@@ -58,13 +58,13 @@ def bpf() -> str:
 
 @probe("filter", lacking=True)
 def io_uring() -> str:
-    """io_uring_setup: operations behind a ring, sockets among them, that no filter sees -- CVE-2022-29582; kernelCTF."""
-    return reached("io_uring_setup", 8, space(256))
+    """io_uring_setup: operations behind a ring, sockets among them, that no filter checks -- CVE-2022-29582; kernelCTF."""
+    return reached("io_uring_setup", 8, buffer(256))
 
 
 @probe("filter", lacking=True)
 def userfaultfd() -> str:
-    """userfaultfd, by call and by /dev/userfaultfd: exploits stop the kernel in the middle of a copy with it."""
+    """userfaultfd, by call and by /dev/userfaultfd: exploits use it to stop the kernel in the middle of a copy."""
     if os.path.exists("/dev/userfaultfd"):
         fcntl.ioctl(os.open("/dev/userfaultfd", os.O_RDWR), 0xAA00, 1)
         raise Open("/dev/userfaultfd")
@@ -73,13 +73,13 @@ def userfaultfd() -> str:
 
 @probe("filter", lacking=True)
 def perf_events() -> str:
-    """perf_event_open: a hardware counter of one's own -- CVE-2013-2094."""
+    """perf_event_open: a hardware counter of its own -- CVE-2013-2094."""
     return reached("perf_event_open", NOWHERE, 0, -1, -1, 0)
 
 
 @probe("filter", lacking=True)
 def fanotify() -> str:
-    """fanotify: who opens what, on mounts shared with the host."""
+    """fanotify: which process opens which file, on mounts shared with the host."""
     return reached("fanotify_init", 0x200, 0)
 
 
@@ -134,13 +134,13 @@ def personality() -> str:
 @probe("filter", lacking=True)
 def segments() -> str:
     """modify_ldt and ioperm -- CVE-2015-5157."""
-    reached("modify_ldt", 0, space(64), 64)
+    reached("modify_ldt", 0, buffer(64), 64)
     return reached("ioperm", 0, 1, 0)
 
 
 @probe("filter", lacking=True)
 def thirty_two_bit() -> str:
-    """System calls by `int 0x80`, which have other numbers -- Chrome's and systemd's filters were passed so."""
+    """System calls by `int 0x80`, which have other numbers -- this passed Chrome's and systemd's filters."""
     if platform.machine() != "x86_64":
         raise Untried("x86_64 only")
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -163,23 +163,23 @@ def x32() -> str:
 def high_bits() -> str:
     """Refused numbers and arguments with rubbish in the bits that the kernel drops -- CVE-2019-10063."""
     pty_fd, _ = pty.openpty()
-    letter = space(1, b"x")
+    letter = buffer(1, b"x")
     reached("ioctl", pty_fd, 0x10000541C, letter)  # TIOCLINUX, which the kernel itself would answer with ENOTTY
     return refused(
         lambda: call("ioctl", pty_fd, 0x100005412, letter) or "TIOCSTI",
         lambda: call("socket", 0x100000028, 1, 0),
         lambda: call("clone", 0x110000000, 0, 0, 0, 0) or os._exit(0),
-        lambda: call("prlimit64", 0x100000001, 7, 0, space(16)) or "limits of process 1",
+        lambda: call("prlimit64", 0x100000001, 7, 0, buffer(16)) or "limits of process 1",
     )
 
 
 @probe("filter", lacking=True, also=(errno.EIO,))  # EIO: dev.tty.legacy_tiocsti is 0
 def typing() -> str:
-    """TIOCSTI on a terminal of one's own: letters that the program behind it takes for typed -- CVE-2017-5226."""
+    """TIOCSTI on a terminal of its own: letters that the program behind it reads as typed -- CVE-2017-5226."""
     _, terminal = pty.openpty()
     os.setsid()
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-    call("ioctl", terminal, 0x5412, space(1, b"x"))
+    call("ioctl", terminal, 0x5412, buffer(1, b"x"))
     raise Open("a letter was typed")
 
 
@@ -203,7 +203,7 @@ def console() -> str:
 
 @probe("filter", lacking=True)
 def new_calls() -> str:
-    """Calls that are younger than the filter, by their numbers: what the next kernel brings is not open by itself."""
+    """Calls that are newer than the filter, by their numbers: a new kernel's calls must not be open by default."""
     answers = []
     for number in range(470, 560):
         try:
@@ -219,7 +219,7 @@ def new_calls() -> str:
 
 @probe("capabilities", lacking=True)
 def mqueue_filesystem() -> str:
-    """The message queues' file system, and terminals of another devpts, mounted."""
+    """The message queues' file system, and another devpts, mounted."""
     return refused(
         *(
             lambda k=kind: call("mount", b"none", b"/tmp", k, 0, 0) or f"{k.decode()} mounted"
@@ -230,7 +230,7 @@ def mqueue_filesystem() -> str:
 
 @probe("filter")
 def traced_by_seccomp() -> str:
-    """A filter of one's own with a listener, and one that ptrace suspends: can the box's be taken off?"""
+    """A filter of its own with a listener, and one that ptrace suspends: can the sandbox's filter be removed?"""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(21, 0, 0, 0, 0) != 2:  # PR_GET_SECCOMP
         raise Open("no filter is in force")
@@ -239,7 +239,7 @@ def traced_by_seccomp() -> str:
 
 @probe("outside")
 def threads_have_the_filter() -> str:
-    """Every thread and process of the box runs under the filter."""
+    """Every thread and process of the sandbox runs under the filter."""
     for pid in (name for name in os.listdir("/proc") if name.isdigit() and name != "1"):
         try:
             text = read(f"/proc/{pid}/status").decode()

@@ -1,4 +1,4 @@
-"""Process 1 of the box: it has the same user as the command, and must answer the judge."""
+"""The sandbox init (process 1): it has the same user as the command, and must answer the judge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import struct
 import time
 from pathlib import Path
 
-from .attempt import PLAN, Open, call, look, lure, probe, read, refused, space
+from .common import PLAN, Open, buffer, call, find_lure, lure, probe, read, refused
 from .processes import memory as memory_of
 
 PTRACE_ATTACH, PTRACE_SEIZE = 16, 0x4206
@@ -21,8 +21,8 @@ SECONDS_TO_SETTLE = 0.15
 
 @probe("filter")
 def environ() -> None:
-    """The environment of process 1, where bubblewrap's own keeps that of its launcher."""
-    look(read("/proc/1/environ", 1 << 20), "/proc/1/environ")
+    """The environment of process 1; bubblewrap's own process 1 keeps its launcher's there."""
+    find_lure(read("/proc/1/environ", 1 << 20), "/proc/1/environ")
 
 
 @probe("filter")
@@ -43,7 +43,7 @@ def memory() -> str:
 
 @probe("filter")
 def memory_written() -> None:
-    """/proc/1/mem opened for writing: whoever writes process 1 answers the judge in its place."""
+    """/proc/1/mem opened for writing: a process that writes process 1 can answer the judge in its place."""
     os.close(os.open("/proc/1/mem", os.O_RDWR))
     raise Open("it can be written")
 
@@ -101,14 +101,14 @@ def traced() -> str:
 
 @probe("filter", lacking=True)
 def read_by_address() -> None:
-    """process_vm_readv of process 1, at an address that is mapped there for sure."""
+    """process_vm_readv of process 1, at an address that is surely mapped there."""
     try:
         with open("/proc/1/maps", encoding="utf-8") as maps:
             address = int(maps.readline().split("-")[0], 16)
     except OSError:
         address = 0x400000
-    target = space(64)
-    local, remote = space(16, struct.pack("QQ", ctypes.addressof(target), 64)), space(16, struct.pack("QQ", address, 64))
+    target = buffer(64)
+    local, remote = buffer(16, struct.pack("QQ", ctypes.addressof(target), 64)), buffer(16, struct.pack("QQ", address, 64))
     raise Open(f"{call('process_vm_readv', 1, local, 1, remote, 1, 0)} bytes")
 
 
@@ -127,8 +127,8 @@ def compared() -> None:
 @probe("filter")
 def limits() -> None:
     """prlimit of process 1: no descriptors, no memory, no answer to the judge."""
-    call("prlimit64", 1, int(resource.RLIMIT_NOFILE), 0, space(16))
-    call("prlimit64", 1, int(resource.RLIMIT_CPU), space(16, struct.pack("QQ", 1 << 40, 1 << 40)), 0)
+    call("prlimit64", 1, int(resource.RLIMIT_NOFILE), 0, buffer(16))
+    call("prlimit64", 1, int(resource.RLIMIT_CPU), buffer(16, struct.pack("QQ", 1 << 40, 1 << 40)), 0)
     raise Open("its limits can be set")
 
 
@@ -141,31 +141,31 @@ def priority() -> str:
         lambda: os.setpriority(os.PRIO_USER, uid, 1),
         lambda: os.setpriority(os.PRIO_USER, 0, 1),
         lambda: os.sched_setscheduler(1, os.SCHED_BATCH, os.sched_param(0)),
-        lambda: call("sched_setattr", 1, space(56, struct.pack("IIQiI", 56, 3, 0, 5, 0)), 0),
+        lambda: call("sched_setattr", 1, buffer(56, struct.pack("IIQiI", 56, 3, 0, 5, 0)), 0),
         lambda: os.sched_setaffinity(1, os.sched_getaffinity(0)),
     )
 
 
 @probe("filter")
 def group() -> str:
-    """Into the process group of process 1, and a lower priority for the whole group -- our own finding: at nice 19 it froze
-    nobody in time."""
+    """Joining the process group of process 1, and a lower priority for the whole group -- our own finding: at nice 19 it answered
+    no freeze in time."""
     before = os.getpriority(os.PRIO_PROCESS, 1)
-    tries = (
+    actions = (
         lambda: os.setpriority(os.PRIO_PGRP, 1, before + 1),
         lambda: os.setpgid(0, 1),
         lambda: os.setpriority(os.PRIO_PGRP, 0, before + 1),
         lambda: call("setpriority", 1 << 32 | os.PRIO_PGRP, 0, before + 1),
     )
-    said = refused(*tries)
+    refusals = refused(*actions)
     if os.getpriority(os.PRIO_PROCESS, 1) != before or os.getpgid(1) == os.getpgid(0):
-        raise Open("process 1 is in its reach")
-    return said
+        raise Open("the command can change process 1's priority")
+    return refusals
 
 
 @probe("filter")
 def session() -> str:
-    """The session of process 1 shared: its autogroup, whose priority any member may write, is then the command's as well."""
+    """The session of process 1 shared: the command would then share its autogroup, whose priority any member may write."""
     if os.getsid(1) == os.getsid(0):
         raise Open("process 1 is in the command's session")
     ours, theirs = (Path(f"/proc/{pid}/autogroup") for pid in ("self", "1"))
@@ -185,12 +185,12 @@ def io_priority() -> str:
 @probe("filter", lacking=True, also=(errno.EINVAL,))
 def pages() -> str:
     """migrate_pages, move_pages, process_madvise and process_mrelease on process 1."""
-    nodes, status = space(8, struct.pack("Q", 1)), space(8)
+    nodes, status = buffer(8, struct.pack("Q", 1)), buffer(8)
     fd = os.pidfd_open(1)
     return refused(
         lambda: call("migrate_pages", 1, 64, nodes, nodes),
-        lambda: call("move_pages", 1, 1, space(8, struct.pack("Q", 0x400000)), 0, status, 2),
-        lambda: call("process_madvise", fd, space(16, struct.pack("QQ", 0x400000, 4096)), 1, 20, 0),
+        lambda: call("move_pages", 1, 1, buffer(8, struct.pack("Q", 0x400000)), 0, status, 2),
+        lambda: call("process_madvise", fd, buffer(16, struct.pack("QQ", 0x400000, 4096)), 1, 20, 0),
         lambda: call("process_mrelease", fd, 0),
     )
 
@@ -198,11 +198,11 @@ def pages() -> str:
 @probe("pid")
 def signalled() -> str:
     """Every signal but SIGTERM and SIGCHLD to process 1, by kill and as the signal of a descriptor that it is made the owner
-    of -- our own finding: Python's handler of SIGINT ended it, and the box."""
-    if PLAN["place"] == "pid":  # without a pid namespace process 1 is the host's: 0 asks and does nothing
+    of -- our own finding: Python's handler of SIGINT ended it, and the sandbox."""
+    if PLAN["variant"] == "pid":  # without a pid namespace process 1 is the host's: 0 asks and does nothing
         os.kill(PLAN["host_pids"][-1], 0)
         raise Open("a process of the host takes signals")
-    for number in set(signal.Signals) - {signal.SIGTERM, signal.SIGCHLD}:  # these it passes on, or reaps for
+    for number in set(signal.Signals) - {signal.SIGTERM, signal.SIGCHLD}:  # process 1 forwards the first and reaps on the second
         os.kill(1, number)
         reading, writing = os.pipe()
         fcntl.fcntl(reading, fcntl.F_SETOWN, 1)

@@ -1,4 +1,4 @@
-"""Ways to other programs: shared memory, queues, sockets, and what an earlier box left."""
+"""Other programs: shared memory, queues, sockets, and what an earlier sandbox left."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import socket
 import struct
 from pathlib import Path
 
-from .attempt import PLAN, Open, Untried, call, libc, look, probe, read, space
+from .common import PLAN, Open, Untried, buffer, call, find_lure, libc, probe, read
 
 LEFTOVER = "arena-leftover"
-"""The name under which `plant` leaves things in an earlier box."""
+"""The name under which `plant` leaves things in an earlier sandbox."""
 
 
 @probe("ipc")
@@ -22,7 +22,7 @@ def shared_memory() -> None:
     address = attach(call("shmget", PLAN["ipc_key"], 0, 0), None, 0o10000)
     if address in (None, ctypes.c_void_p(-1).value):
         raise Open("found, though not attached")
-    look(ctypes.string_at(address, 4096), "shared memory")
+    find_lure(ctypes.string_at(address, 4096), "shared memory")
 
 
 @probe("ipc")
@@ -34,9 +34,9 @@ def semaphores() -> None:
 @probe("ipc")
 def message_queue() -> None:
     """A SysV message queue of the host, by its key."""
-    queue, message = call("msgget", PLAN["ipc_key"], 0), space(1024)
+    queue, message = call("msgget", PLAN["ipc_key"], 0), buffer(1024)
     call("msgrcv", queue, message, 1000, 0, 0o4000)
-    look(message.raw, "message queue")
+    find_lure(message.raw, "message queue")
     raise Open("a message was read")
 
 
@@ -53,12 +53,12 @@ def ipc_listing() -> str:
 def posix_queue() -> None:
     """A POSIX message queue of the host, by its name."""
     queue = call("mq_open", PLAN["queue"].encode(), os.O_RDONLY | os.O_NONBLOCK, 0, 0)
-    message = space(8192)
+    message = buffer(8192)
     try:
-        call("mq_timedreceive", queue, message, 8192, 0, space(16, struct.pack("qq", 0, 0)))
+        call("mq_timedreceive", queue, message, 8192, 0, buffer(16, struct.pack("qq", 0, 0)))
     except OSError as error:
         raise Open(f"opened ({error.strerror})") from None
-    look(message.raw, "posix queue")
+    find_lure(message.raw, "posix queue")
     raise Open("a message was read")
 
 
@@ -67,8 +67,8 @@ def shared_memory_file() -> str:
     """A file in the host's /dev/shm, by its name and by the listing."""
     names = os.listdir("/dev/shm")
     for name in names:
-        look(read(f"/dev/shm/{name}"), f"/dev/shm/{name}")
-    return f"{len(names)} files of the box's own"
+        find_lure(read(f"/dev/shm/{name}"), f"/dev/shm/{name}")
+    return f"{len(names)} files of the sandbox's own"
 
 
 @probe("net")
@@ -76,7 +76,7 @@ def abstract_socket() -> None:
     """An abstract unix socket of the host, by its name -- CVE-2020-15257 (containerd)."""
     with socket.socket(socket.AF_UNIX) as client:
         client.connect("\0" + PLAN["abstract"])
-        look(client.recv(4096), "abstract socket")
+        find_lure(client.recv(4096), "abstract socket")
 
 
 @probe("net")
@@ -86,15 +86,15 @@ def socket_names() -> str:
         raise Open("the host's unix sockets are listed")
     if f"0100007F:{PLAN['port']:04X}" in read("/proc/net/tcp", 1 << 20).decode():
         raise Open("the host's TCP sockets are listed")
-    return "only the box's own"
+    return "only the sandbox's own"
 
 
 @probe("outside")
 def path_socket() -> None:
-    """A unix socket of the host that everybody may connect to, by its path."""
+    """A unix socket of the host that every user may connect to, by its path."""
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(PLAN["socket"])
-        look(client.recv(4096), "path socket")
+        find_lure(client.recv(4096), "path socket")
 
 
 @probe("outside", lacking=True)
@@ -121,12 +121,12 @@ def daemons() -> str:
 
 @probe("outside")
 def neighbour() -> str:
-    """What a box that runs at the same time has in its /tmp, HOME, /dev/shm and workspace, wherever it may show."""
+    """Files of a sandbox that runs at the same time, from its /tmp, HOME, /dev/shm and workspace, wherever they may show."""
     seen = 0
     for folder in ("/tmp", "/home/agent", "/dev/shm", "/workspace", "/var/tmp", *PLAN.get("neighbour_places", ())):
         for path in Path(folder).glob("*") if os.path.isdir(folder) else ():
             if path.is_file() and "neighbour" in path.name:
-                look(read(path), path)
+                find_lure(read(path), path)
                 raise Open(f"{path} is there")
             seen += 1
     return f"{seen} names"
@@ -134,14 +134,14 @@ def neighbour() -> str:
 
 @probe()
 def neighbours_socket() -> None:
-    """An abstract socket that another box listens on."""
+    """An abstract socket that another sandbox listens on."""
     with socket.socket(socket.AF_UNIX) as client:
         client.connect("\0" + PLAN["neighbour_socket"])
         raise Open("connected")
 
 
 def plant() -> str:
-    """Leave something in every place that a later box might have too."""
+    """Leave something in every place that a later sandbox might share."""
     for folder in ("/tmp", "/home/agent", "/dev/shm", "/workspace", "/var/tmp"):
         try:
             Path(folder, LEFTOVER).write_text("left")
@@ -153,7 +153,7 @@ def plant() -> str:
 
 @probe("outside")
 def left_files() -> str:
-    """Files that an earlier box left in /tmp, HOME, /dev/shm, /var/tmp or the workspace."""
+    """Files that an earlier sandbox left in /tmp, HOME, /dev/shm, /var/tmp or the workspace."""
     found = [
         place for place in ("/tmp", "/home/agent", "/dev/shm", "/var/tmp", "/workspace") if os.path.exists(f"{place}/{LEFTOVER}")
     ]
@@ -164,7 +164,7 @@ def left_files() -> str:
 
 @probe("ipc")
 def left_memory() -> None:
-    """SysV shared memory that an earlier box left: it outlives its makers."""
+    """SysV shared memory that an earlier sandbox left: it outlives its creator."""
     raise Open(f"segment {call('shmget', PLAN['left_key'], 0, 0)}")
 
 
@@ -180,9 +180,9 @@ def fresh_folders() -> str:
 
 @probe()
 def passed_descriptor() -> str:
-    """A socket that the box was given (the judge's): who else in the box holds it, and can another process take it?"""
+    """A socket that the sandbox was given (the judge's): does another process in the sandbox hold it, or can one take it?"""
     if not PLAN.get("passed"):
-        raise Untried("this box was given none")
+        raise Untried("this sandbox was given none")
     child = os.fork()
     if child == 0:
         os.execv("/bin/sh", ["/bin/sh", "-c", f"test ! -e /proc/1/fd/{PLAN['passed']}"])

@@ -1,4 +1,4 @@
-"""Namespaces: new ones inside, and the ways into others."""
+"""Namespaces: creating new ones inside, and entering others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import struct
 import subprocess
 from typing import Any
 
-from .attempt import Open, call, pids, probe, refused, space
+from .common import Open, buffer, call, pids, probe, refused
 
 CLONE_FLAGS = {"user": 0x10000000, "mount": 0x00020000, "pid": 0x20000000, "net": 0x40000000, "ipc": 0x08000000,
                "uts": 0x04000000, "cgroup": 0x02000000, "time": 0x80}  # fmt: skip
@@ -18,7 +18,7 @@ SIGCHLD = 17
 
 @probe()
 def identity_maps() -> str:
-    """Writing one's own uid_map, gid_map, setgroups, projid_map and the offsets of a time namespace."""
+    """Writing its own uid_map, gid_map, setgroups, projid_map and the offsets of a time namespace."""
     return refused(
         *(
             lambda n=name, t=text: os.write(os.open(f"/proc/self/{n}", os.O_WRONLY), t)
@@ -35,7 +35,7 @@ def identity_maps() -> str:
 
 @probe("filter")
 def unshare_user() -> None:
-    """unshare(CLONE_NEWUSER): the widest door into the kernel for somebody without privileges -- CVE-2022-0185 and others."""
+    """unshare(CLONE_NEWUSER): the widest attack surface of the kernel for an unprivileged user -- CVE-2022-0185 and others."""
     call("unshare", CLONE_FLAGS["user"])
     raise Open("a user namespace")
 
@@ -52,7 +52,7 @@ def clone_user() -> None:
 @probe("filter")
 def clone3_user() -> None:
     """clone3(CLONE_NEWUSER), whose flags no filter can read."""
-    child = call("clone3", space(64, struct.pack("8Q", CLONE_FLAGS["user"], 0, 0, 0, SIGCHLD, 0, 0, 0)), 64)
+    child = call("clone3", buffer(64, struct.pack("8Q", CLONE_FLAGS["user"], 0, 0, 0, SIGCHLD, 0, 0, 0)), 64)
     if child == 0:
         os._exit(0)
     raise Open("a user namespace")
@@ -61,7 +61,7 @@ def clone3_user() -> None:
 @probe("filter")
 def clone3_at_all() -> str:
     """clone3 with other flags: into a control group, with a chosen pid, with a pidfd."""
-    child = call("clone3", space(88, struct.pack("11Q", 0, 0, 0, 0, SIGCHLD, 0, 0, 0, 0, 0, 0)), 88)
+    child = call("clone3", buffer(88, struct.pack("11Q", 0, 0, 0, 0, SIGCHLD, 0, 0, 0, 0, 0, 0)), 88)
     if child == 0:
         os._exit(0)
     raise Open("clone3 works, whatever its flags")
@@ -75,7 +75,7 @@ def unshare_the_rest() -> str:
 
 @probe("filter")
 def nested_tools() -> str:
-    """`unshare -Ur` and bubblewrap inside the box."""
+    """`unshare -Ur` and bubblewrap inside the sandbox."""
     commands = (("unshare", "-Ur", "true"), ("bwrap", "--ro-bind", "/", "/", "true"))
     there = [words for words in commands if shutil.which(words[0])]
     for words in there:
@@ -99,7 +99,7 @@ def enter_namespaces() -> str:
 
 @probe()
 def parent_namespaces() -> str:
-    """ioctl NS_GET_PARENT and NS_GET_USERNS on one's own namespaces: a descriptor of the host's."""
+    """ioctl NS_GET_PARENT and NS_GET_USERNS on its own namespaces: a descriptor of the host's."""
     tries = []
     for kind in ("user", "pid"):
         fd = os.open(f"/proc/self/ns/{kind}", os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The network. Nothing here may run in the host's own network namespace: the weakened boxes get one of the suite's."""
+"""The network. Nothing here may run in the host's network namespace: the weakened sandboxes get one of the suite's."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ import signal
 import socket
 import struct
 
-from .attempt import PLAN, Open, Untried, call, look, probe, read, refused, space
+from .common import PLAN, Open, Untried, buffer, call, find_lure, probe, read, refused
 
 WAIT_S = 0.5
 
 
-def heard(address: tuple[str, int], family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> None:
-    """Connect, say a word, and look for a lure in the answer; OSError when nobody is there."""
+def fetch(address: tuple[str, int], family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> None:
+    """Connect, send a request, and search the answer for a lure; OSError when nothing answers."""
     with socket.socket(family, kind) as client:
         client.settimeout(WAIT_S)
         client.connect(address)
         client.send(b"GET / HTTP/1.0\r\n\r\n")
-        look(client.recv(4096), address[0])
+        find_lure(client.recv(4096), address[0])
         raise Open(f"{address[0]} answered")
 
 
 @probe("net")
 def loopback() -> None:
     """A service on the host's 127.0.0.1."""
-    heard(("127.0.0.1", PLAN["port"]))
+    fetch(("127.0.0.1", PLAN["port"]))
 
 
 @probe("net", lacking=True)
 def loopback_6() -> None:
     """A service on the host's ::1."""
-    heard(("::1", PLAN["port"]), socket.AF_INET6)
+    fetch(("::1", PLAN["port"]), socket.AF_INET6)
 
 
 @probe("net", lacking=True)
 def metadata() -> None:
     """A cloud's metadata address, 169.254.169.254, with its keys -- the Capital One breach of 2019."""
-    heard(("169.254.169.254", 80))
+    fetch(("169.254.169.254", 80))
 
 
 @probe("net", lacking=True)
 def name_server() -> None:
-    """A name server on the host (127.0.0.53, UDP): names can carry anything out."""
-    heard(("127.0.0.53", 53), kind=socket.SOCK_DGRAM)
+    """A name server on the host (127.0.0.53, UDP): queries can carry any data out."""
+    fetch(("127.0.0.53", 53), kind=socket.SOCK_DGRAM)
 
 
 @probe()
 def addresses_outside() -> str:
-    """TCP and UDP to addresses outside (of the kind that lead nowhere), IPv4, IPv6, broadcast and multicast."""
+    """TCP and UDP to addresses outside (reserved ones that lead nowhere), IPv4, IPv6, broadcast and multicast."""
     for family, address in (
         (socket.AF_INET, "192.0.2.1"), (socket.AF_INET, "10.0.0.1"), (socket.AF_INET, "172.17.0.1"),
         (socket.AF_INET, "255.255.255.255"), (socket.AF_INET, "224.0.0.251"), (socket.AF_INET6, "2001:db8::1"),
@@ -98,7 +98,7 @@ def names() -> str:
 
 @probe("net", lacking=True)
 def interfaces() -> str:
-    """Interfaces and addresses beyond the box's own loopback."""
+    """Interfaces and addresses beyond the sandbox's own loopback."""
     found = [name for _, name in socket.if_nameindex()]
     if found != ["lo"]:
         raise Open(f"interfaces {found}")
@@ -180,12 +180,12 @@ def families() -> str:
 @probe("net", lacking=True)
 def hijack_port() -> str:
     """Listening beside a service of the host on its own port (SO_REUSEPORT)."""
-    if PLAN["place"] != "net":
+    if PLAN["variant"] != "net":
         with socket.socket() as server:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             server.bind(("127.0.0.1", PLAN["shared_port"]))
             server.listen()
-        return "bound on the box's own loopback, where nobody of the host connects"
+        return "bound on the sandbox's own loopback, to which no host process connects"
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         server.bind(("127.0.0.1", PLAN["shared_port"]))
@@ -195,9 +195,9 @@ def hijack_port() -> str:
 
 @probe()
 def bridge_is_the_only_way() -> str:
-    """Through the bridge: its own port answers, and no other port of the box's loopback leads anywhere."""
+    """The bridge: its own port answers, and no other port of the sandbox's loopback leads anywhere."""
     if not PLAN.get("bridge"):
-        raise Untried("this box has no bridge")
+        raise Untried("this sandbox has no bridge")
     with socket.create_connection(("127.0.0.1", PLAN["bridge"]), 3) as client:
         client.sendall(b"hello")
         if b"bridge" not in client.recv(100):
@@ -208,14 +208,14 @@ def bridge_is_the_only_way() -> str:
         with socket.socket() as client:
             if client.connect_ex(("127.0.0.1", port)) == 0:
                 raise Open(f"port {port} leads somewhere")
-    return "one port, one way"
+    return "only the bridge's port"
 
 
 @probe(also=(errno.EADDRINUSE,))
 def bridge_taken_over() -> str:
-    """Listening in the bridge's place, which a later program of the box would take for the gateway."""
+    """Listening in the bridge's place: a later program of the sandbox would take it for the gateway."""
     if not PLAN.get("bridge"):
-        raise Untried("this box has no bridge")
+        raise Untried("this sandbox has no bridge")
 
     def beside() -> str:
         with socket.socket() as server:
@@ -230,9 +230,9 @@ def bridge_taken_over() -> str:
 
 @probe()
 def bridge_socket() -> str:
-    """The host's socket behind the bridge: removed, renamed, replaced, opened up; other sockets beside it."""
+    """The host's socket behind the bridge: removed, renamed, replaced, made writable; other sockets beside it."""
     if not PLAN.get("bridge"):
-        raise Untried("this box has no bridge")
+        raise Untried("this sandbox has no bridge")
     found = [os.path.join(top, name) for top, _, files in os.walk("/run") for name in files]
     sockets = [path for path in found if os.path.exists(path) and (os.stat(path).st_mode & 0o170000) == 0o140000]
     if len(sockets) > 1:
@@ -245,9 +245,9 @@ def bridge_socket() -> str:
 
 @probe(also=(errno.EINVAL,))  # no process of this namespace
 def bridge_peer() -> str:
-    """The host's process behind the bridge, by a descriptor that its socket gives (SO_PEERPIDFD): signalled, robbed, entered."""
+    """The host's process behind the bridge, by a descriptor that its socket gives (SO_PEERPIDFD): signalled, read, entered."""
     if not PLAN.get("bridge"):
-        raise Untried("this box has no bridge")
+        raise Untried("this sandbox has no bridge")
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(f"/run/arena/bridge/{PLAN['bridge']}")
         peer = struct.unpack("i", client.getsockopt(socket.SOL_SOCKET, 77, 4))[0]
@@ -255,7 +255,7 @@ def bridge_peer() -> str:
         lambda: signal.pidfd_send_signal(peer, 0),
         lambda: call("pidfd_getfd", peer, 0, 0) or "a descriptor of it",
         lambda: call("setns", peer, 0x40000000) or "in its network",
-        lambda: call("process_madvise", peer, space(16), 1, 21, 0) or "its memory",
+        lambda: call("process_madvise", peer, buffer(16), 1, 21, 0) or "its memory",
     )
 
 

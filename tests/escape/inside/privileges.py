@@ -1,4 +1,4 @@
-"""Becoming more than one is: capabilities, users, setuid programs, better treatment."""
+"""Gaining privileges: capabilities, users, setuid programs, priorities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-from .attempt import Open, Untried, call, libc, probe, read, refused, space
+from .common import Open, Untried, buffer, call, libc, probe, read, refused
 
 CLONE_FLAGS = {"user": 0x10000000, "mount": 0x00020000, "pid": 0x20000000, "net": 0x40000000, "ipc": 0x08000000,
                "uts": 0x04000000, "cgroup": 0x02000000, "time": 0x80}  # fmt: skip
@@ -34,7 +34,7 @@ def status() -> dict[str, str]:
 
 @probe("capabilities")
 def capabilities() -> str:
-    """Any capability in any of the five sets -- sandbox.md: bubblewrap started by root keeps them all without --cap-drop."""
+    """Any capability in any of the five sets -- docs/sandbox.md: bubblewrap started by root keeps them all without --cap-drop."""
     found = {name: value for name, value in status().items() if name.startswith("Cap") and int(value, 16)}
     if found:
         raise Open(f"sets: {found}")
@@ -44,7 +44,7 @@ def capabilities() -> str:
 @probe("capabilities")
 def raised() -> str:
     """Capabilities raised into the ambient set, into the effective set, and kept over a change of user."""
-    header, sets = space(8, struct.pack("Ii", 0x20080522, 0)), space(24, struct.pack("6I", 1 << 21, 1 << 21, 0, 0, 0, 0))
+    header, sets = buffer(8, struct.pack("Ii", 0x20080522, 0)), buffer(24, struct.pack("6I", 1 << 21, 1 << 21, 0, 0, 0, 0))
     return refused(
         lambda: call("capset", header, sets),
         lambda: prctl(47, 2, 21) or "ambient CAP_SYS_ADMIN",
@@ -52,9 +52,9 @@ def raised() -> str:
     )
 
 
-@probe("capabilities", also=(errno.EINVAL,))  # a user that the box has no number for
+@probe("capabilities", also=(errno.EINVAL,))  # a user that has no number in the sandbox
 def another_user() -> str:
-    """setuid(0), setgid(0), setgroups and their likes."""
+    """setuid(0), setgid(0), setgroups and similar calls."""
     return refused(
         lambda: os.setresuid(0, 0, 0),
         lambda: os.setresgid(0, 0, 0),
@@ -66,7 +66,7 @@ def another_user() -> str:
 
 @probe("outside", also=(errno.EINVAL,))
 def no_new_privileges() -> str:
-    """The bit that makes every setuid program harmless: whether it is set, and cannot be taken back."""
+    """The bit that makes every setuid program harmless: is it set, and can it be cleared?."""
     if prctl(39) != 1:
         raise Open("it is not set")
     return refused(lambda: prctl(38, 0))
@@ -74,7 +74,7 @@ def no_new_privileges() -> str:
 
 @probe("outside")
 def setuid_programs() -> str:
-    """Every setuid and setgid program that can be reached, run: does its user change?"""
+    """Every setuid and setgid program within reach, run: does its user change?"""
     found = []
     for folder in ("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/libexec", "/opt"):
         for path in Path(folder).glob("*"):
@@ -111,7 +111,7 @@ def setuid_programs() -> str:
 
 @probe("capabilities", lacking=True)
 def file_capability() -> str:
-    """A capability written onto a file of one's own."""
+    """A capability written onto a file of its own."""
     value = struct.pack("<IIIII", 0x02000001, 1 << 21, 0, 0, 0)
     answers = []
     for folder in ("/tmp", "/dev/shm", "/workspace"):
@@ -130,7 +130,7 @@ def file_capability() -> str:
 
 @probe(also=(errno.EINVAL,))
 def setuid_file() -> str:
-    """A setuid-root file made by changing the owner of one's own."""
+    """A setuid-root file made by changing the owner of its own file."""
     path = Path("/tmp", f"suid-{os.getpid()}")
     path.write_bytes(b"")
     path.chmod(0o6755)
@@ -151,8 +151,8 @@ def device_nodes() -> str:
 @probe("filter")
 def clock() -> str:
     """Setting the machine's clock (with a time that no clock can have: reaching the check is enough)."""
-    wrong = space(16, struct.pack("qq", 0, 2_000_000_000))
-    for name, words in (("clock_settime", (0, wrong)), ("settimeofday", (wrong, 0)), ("adjtimex", (space(208),))):
+    wrong = buffer(16, struct.pack("qq", 0, 2_000_000_000))
+    for name, words in (("clock_settime", (0, wrong)), ("settimeofday", (wrong, 0)), ("adjtimex", (buffer(208),))):
         try:
             call(name, *words)
         except OSError as error:
@@ -175,14 +175,14 @@ def better_treatment() -> str:
         lambda: os.setpriority(os.PRIO_PROCESS, 0, -5),
         lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10)),
         lambda: os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1)),
-        lambda: call("sched_setattr", 0, space(56, struct.pack("IIQiIQQQ", 48, 6, 0, 0, 0, 10**6, 10**7, 10**7)), 0),
+        lambda: call("sched_setattr", 0, buffer(56, struct.pack("IIQiIQQQ", 48, 6, 0, 0, 0, 10**6, 10**7, 10**7)), 0),
         lambda: call("ioprio_set", 1, 0, (1 << 13) | 0) or "real-time i/o",
     )
 
 
 @probe()
 def out_of_memory() -> str:
-    """A score that saves the box from the kernel's out-of-memory killer, which then takes somebody else."""
+    """A score that protects the sandbox from the kernel's out-of-memory killer, which then ends another process."""
     for value in (b"-1000", b"-1"):
         try:
             fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
@@ -191,13 +191,13 @@ def out_of_memory() -> str:
             if error.errno not in (errno.EACCES, errno.EPERM):
                 raise
             continue
-        raise Open(f"{value.decode()} was taken")
+        raise Open(f"{value.decode()} was accepted")
     return f"refused; it is {read('/proc/self/oom_score_adj').decode().strip()}"
 
 
 @probe()
 def higher_limits() -> str:
-    """Raising the hard limits that the box was given."""
+    """Raising the hard limits that the sandbox was given."""
     import resource
 
     tries = []
@@ -210,5 +210,5 @@ def higher_limits() -> str:
             tries.append(lambda n=number, h=hard: resource.setrlimit(n, (h, h + 1)))
     try:
         return refused(*tries)
-    except ValueError as error:  # Python's word for EPERM here
+    except ValueError as error:  # Python's exception for EPERM here
         return str(error)

@@ -1,4 +1,4 @@
-"""Other processes: the host's, the judge's, the neighbour's, and one's own children."""
+"""Other processes: the host's, the judge's, the neighbour's, and its own children."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import signal
 import struct
 import time
 
-from .attempt import PLAN, Open, Untried, call, libc, look, lure, pids, probe, read, readable, space
+from .common import PLAN, Open, Untried, buffer, call, find_lure, libc, lure, pids, probe, read, readable
 
 PTRACE_TRACEME = 0
 SECONDS_TO_SETTLE = 0.15
 
 
 def memory(pid: str, needle: bytes) -> int:
-    """Scan all readable memory of a process for the needle; how many bytes were read. Open when it is there, else OSError."""
+    """Scan all readable memory of a process for the needle; the number of bytes read. Open when it is there, else OSError."""
     count = 0
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as mem:
         for line in maps:
@@ -32,7 +32,7 @@ def memory(pid: str, needle: bytes) -> int:
                 continue
             count += len(data)
             if needle in data:
-                look(data, f"memory of process {pid}")
+                find_lure(data, f"memory of process {pid}")
     return count
 
 
@@ -42,7 +42,7 @@ def host_processes() -> str:
     for path, data in readable([f"/proc/{pid}/cmdline" for pid in pids()]):
         if PLAN["mark"].encode() in data:
             raise Open(f"{path} is a process of the host")
-    return f"{len(pids())} processes, all of the box"
+    return f"{len(pids())} processes, all of the sandbox"
 
 
 @probe("outside", lacking=True)
@@ -50,15 +50,15 @@ def environ_of_others() -> str:
     """A key in the environment of any other process: of arena, of a CLI, of a neighbour."""
     own = (str(os.getpid()), str(os.getppid()))
     for path, data in readable([f"/proc/{pid}/environ" for pid in pids() if pid not in own]):
-        look(data, path)
+        find_lure(data, path)
     return f"{len(pids())} processes"
 
 
 @probe("outside")
 def own_environment() -> str:
     """A key of arena's environment in this process's own."""
-    look(read("/proc/self/environ", 1 << 20), "own environment")
-    look("\0".join(os.environ.values()).encode(), "os.environ")
+    find_lure(read("/proc/self/environ", 1 << 20), "own environment")
+    find_lure("\0".join(os.environ.values()).encode(), "os.environ")
     return f"variables: {', '.join(sorted(os.environ))}"
 
 
@@ -69,8 +69,9 @@ def memory_of_the_judge() -> str:
     for pid in PLAN["host_pids"]:
         try:
             memory(str(pid), lure())
-            target = space(64)
-            local, remote = space(16, struct.pack("QQ", ctypes.addressof(target), 64)), space(16, struct.pack("QQ", 0x400000, 64))
+            target = buffer(64)
+            local = buffer(16, struct.pack("QQ", ctypes.addressof(target), 64))
+            remote = buffer(16, struct.pack("QQ", 0x400000, 64))
             call("process_vm_readv", pid, local, 1, remote, 1, 0)
         except OSError:
             continue
@@ -93,17 +94,17 @@ def signal_to_the_host() -> str:
 
 @probe("pid", alone=True)
 def kill_everybody() -> str:
-    """kill(-1, SIGKILL); the host looks whether its process lives -- KernelBench-Hard's log: `pkill -f python`."""
-    told = {"probe": "processes.kill_everybody", "state": "held", "detail": "it ended its own box"}
-    os.write(1, json.dumps(told).encode() + b"\n")  # afterwards nobody can say so
+    """kill(-1, SIGKILL); the host checks whether its process lives -- KernelBench-Hard's log: `pkill -f python`."""
+    report = {"probe": "processes.kill_everybody", "state": "held", "detail": "it ended its own sandbox"}
+    os.write(1, json.dumps(report).encode() + b"\n")  # afterwards no process is left to report
     os.kill(-1, signal.SIGKILL)
-    return "ended the box itself"
+    return "ended the sandbox itself"
 
 
 @probe("pid", alone=True)
 def daemon() -> str:
     """A process that forks twice, leaves its session, closes everything, ignores every signal and clears its death signal;
-    the host looks for it when the box has ended."""
+    the host searches for it when the sandbox has ended."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -139,6 +140,6 @@ def core_dump() -> str:
     if os.WCOREDUMP(status):
         raise Open("the kernel dumped core")
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
-    if PLAN["place"] == "full" and resource.getrlimit(resource.RLIMIT_CORE)[0] == 0 != hard:
+    if PLAN["variant"] == "full" and resource.getrlimit(resource.RLIMIT_CORE)[0] == 0 != hard:
         raise Open("the limit that keeps a handler of the host away can be set to another value")
     return f"no core; the limit stays at {resource.getrlimit(resource.RLIMIT_CORE)[0]} byte"

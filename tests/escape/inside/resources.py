@@ -1,4 +1,4 @@
-"""Taking more than one's share."""
+"""Using more than the sandbox's share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from .attempt import PLAN, Open, Untried, call, fail, libc, probe, refused, space
+from .common import PLAN, Open, Untried, buffer, call, fail, libc, probe, refused
 
 MIB = 1 << 20
 PIECE_BYTES = 16 * MIB
@@ -18,8 +18,8 @@ WATCHED_S = 3.0
 PR_SET_DUMPABLE = 4
 
 
-def filled(folder: str, bound_bytes: int) -> str:
-    """Write until the kernel says stop; Open when it goes on far beyond the bound."""
+def fill(folder: str, bound_bytes: int) -> str:
+    """Write until the kernel refuses; Open when that is far beyond the bound."""
     path = Path(folder, f"fill-{os.getpid()}")
     written, piece = 0, bytes(MIB)
     try:
@@ -38,19 +38,19 @@ def filled(folder: str, bound_bytes: int) -> str:
 @probe("outside")
 def temporary_files() -> str:
     """/tmp filled beyond its size."""
-    return filled("/tmp", PLAN["tmp_bytes"])
+    return fill("/tmp", PLAN["tmp_bytes"])
 
 
 @probe("outside", lacking=True)
 def shared_memory_files() -> str:
     """/dev/shm filled beyond its size."""
-    return filled("/dev/shm", PLAN["shm_bytes"])
+    return fill("/dev/shm", PLAN["shm_bytes"])
 
 
 @probe()
 def home_files() -> str:
     """HOME filled beyond its size."""
-    return filled("/home/agent", PLAN["home_bytes"])
+    return fill("/home/agent", PLAN["home_bytes"])
 
 
 @probe("outside", lacking=True, also=(errno.EFBIG,))
@@ -124,7 +124,7 @@ def threads() -> str:
 
 
 def memfds() -> tuple[list[int], int]:
-    """Half as much memory again as the box may have, in files each well below the limit on a file; and how much it is."""
+    """Files that hold 1.5 times the memory the sandbox may use, each well below the limit on a file; and their total size."""
     bound = PLAN["memory_bytes"]
     if bound is None:
         raise Untried("no limit on memory is in force here")
@@ -136,33 +136,33 @@ def memfds() -> tuple[list[int], int]:
     return fds, len(fds) * PIECE_BYTES
 
 
-def kept(got: int) -> NoReturn:
-    """Open, when whoever looks from outside has had the time to."""
-    if PLAN["place"] == "full":
+def wait_for_watchdog(held_bytes: int) -> NoReturn:
+    """Raise Open, after the time that the watchdog needs to see it."""
+    if PLAN["variant"] == "full":
         time.sleep(WATCHED_S)
-    raise Open(f"{got // MIB} MiB held, {PLAN['memory_bytes'] // MIB} allowed")
+    raise Open(f"{held_bytes // MIB} MiB held, {PLAN['memory_bytes'] // MIB} allowed")
 
 
 @probe("unlimited", alone=True, limit="memory")
 def memory() -> str:
-    """Memory that no process maps (many memfds), beyond the box's bound."""
-    _, got = memfds()
-    kept(got)
+    """Memory that no process maps (many memfds), beyond the sandbox's bound."""
+    _, held_bytes = memfds()
+    wait_for_watchdog(held_bytes)
 
 
 @probe("unlimited", alone=True, limit="memory")
 def memory_out_of_sight() -> str:
-    """The same by a process whose descriptors only the host's root may list (PR_SET_DUMPABLE)."""
+    """The same in a process whose descriptors only the host's root may list (PR_SET_DUMPABLE)."""
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    _, got = memfds()
-    kept(got)
+    _, held_bytes = memfds()
+    wait_for_watchdog(held_bytes)
 
 
 @probe("filter")
 def processors() -> str:
-    """sched_setaffinity out of the processors that the box was given."""
+    """sched_setaffinity beyond the processors that the sandbox was given."""
     if not PLAN["pinned"]:
-        raise Untried("this box was given no processors of its own")
+        raise Untried("this sandbox was given no processors of its own")
     return refused(lambda: os.sched_setaffinity(0, range(os.cpu_count() or 1)))
 
 
@@ -190,7 +190,7 @@ def locked_memory() -> str:
 def queues() -> str:
     """POSIX message queues beyond the user's share of kernel memory."""
     made = 0
-    attributes = space(64)
+    attributes = buffer(64)
     attributes.raw = (0).to_bytes(8, "little") + (10).to_bytes(8, "little") + (8192).to_bytes(8, "little") + bytes(40)
     try:
         while made < 256:

@@ -1,4 +1,4 @@
-"""Runs probes, each in a process of its own, and prints one JSON line for each: `python probes.pyz < plan`."""
+"""Run probes, each in a process of its own, and print one JSON line for each: `python probes.pyz < plan`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import time
 import traceback
 
 from . import calls, files, init, namespaces, network, privileges, processes, resources, writing  # noqa: F401  each registers its probes
-from .attempt import PLAN, PROBES, REFUSALS, Open, Probe, Untried
+from .common import PLAN, PROBES, REFUSALS, Open, Probe, Untried
 from .ipc import plant
 
 LIMIT_S = 8.0
 
 
-def verdict(probe: Probe) -> tuple[str, str]:
-    """(held, open, untried or broken; what it saw)."""
+def outcome(probe: Probe) -> tuple[str, str]:
+    """(held, open, untried or broken; a detail)."""
     PLAN["also"] = probe.also
     try:
         return "held", probe.work() or "nothing reached"
-    except Open as found:
-        return "open", str(found)
+    except Open as finding:
+        return "open", str(finding)
     except Untried as reason:
         return "untried", str(reason)
     except OSError as error:
@@ -33,27 +33,27 @@ def verdict(probe: Probe) -> tuple[str, str]:
         return "broken", traceback.format_exc(limit=-2)
 
 
-def one(probe: Probe) -> tuple[str, str]:
-    """The verdict, found in a child, which may die of it."""
-    reading, answer = os.pipe()
+def run_probe(probe: Probe) -> tuple[str, str]:
+    """The outcome, from a child process, which the probe may end."""
+    reading, report = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        os.write(answer, json.dumps(verdict(probe)).encode()[:60_000])
+        os.write(report, json.dumps(outcome(probe)).encode()[:60_000])
         os._exit(0)
-    os.close(answer)
+    os.close(report)
     signal.signal(signal.SIGALRM, lambda *_: os.kill(child, signal.SIGKILL))
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
-    told = b""
+    answer = b""
     while piece := os.read(reading, 1 << 16):
-        told += piece
-        if told.endswith(b"]"):
-            break  # what it left behind may hold the pipe open
+        answer += piece
+        if answer.endswith(b"]"):
+            break  # a process that it left behind may hold the pipe open
     signal.setitimer(signal.ITIMER_REAL, 0)
     os.close(reading)
     _, status = os.waitpid(child, 0)
-    if told:
-        state, detail = json.loads(told)
+    if answer:
+        state, detail = json.loads(answer)
         return state, detail
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if number == signal.SIGKILL:
@@ -71,8 +71,8 @@ def main() -> None:
     wanted = set(PLAN["probes"])
     for probe in PROBES:
         if probe.name in wanted:
-            began = time.monotonic()
-            state, detail = one(probe)
-            line = {"probe": probe.name, "state": state, "detail": detail, "seconds": round(time.monotonic() - began, 3)}
+            start = time.monotonic()
+            state, detail = run_probe(probe)
+            line = {"probe": probe.name, "state": state, "detail": detail, "seconds": round(time.monotonic() - start, 3)}
             print(json.dumps(line), flush=True)
     print(json.dumps({"end": True}), flush=True)

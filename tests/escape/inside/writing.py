@@ -1,4 +1,4 @@
-"""Changing what must not change: the system, the run's own files, mounts, kernel settings."""
+"""Changing what must not change: the system, given files, mounts, kernel settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .attempt import PLAN, Open, Untried, call, libc, probe, read, refused, space
+from .common import PLAN, Open, Untried, buffer, call, libc, probe, read, refused
 
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_MOVE = 1, 32, 4096, 16384, 8192
 
@@ -54,7 +54,7 @@ def system() -> str:
 
 @probe("outside", also=(errno.EBUSY,))
 def given_file() -> str:
-    """A file that the box was given (`check.py`): written, cut, emptied, renamed, removed, replaced, opened up --
+    """A file that the sandbox was given (`check.py`): written, cut, emptied, renamed, removed, replaced, made writable --
     KernelBench-Hard scores with the agent's own copy."""
     path = PLAN["given"]
     spare = f"/tmp/spare-{os.getpid()}"
@@ -79,7 +79,7 @@ def hard_link() -> str:
 
 @probe("outside")
 def given_folder() -> str:
-    """The folder above a given file, moved away so that another can take its place."""
+    """The folder above a given file, moved away so that another can replace it."""
     folder = os.path.dirname(PLAN["given"])
     return refused(lambda: os.rename(folder, f"{folder}-old"), lambda: os.rmdir(folder))
 
@@ -98,7 +98,7 @@ def mount_attributes() -> str:
     attributes = struct.pack("4Q", 0, MS_RDONLY, 0, 0)
     return refused(
         *(
-            lambda t=target: call("mount_setattr", -100, t, 0, space(32, attributes), 32) or "cleared"
+            lambda t=target: call("mount_setattr", -100, t, 0, buffer(32, attributes), 32) or "cleared"
             for target in (b"/usr", b"/")
         )
     )
@@ -106,14 +106,14 @@ def mount_attributes() -> str:
 
 @probe("capabilities")
 def uncover() -> str:
-    """Unmounting what covers something: /tmp, /home/agent, /workspace/check.py, /dev, /proc."""
+    """Unmounting mounts that hide other files: /tmp, /home/agent, /workspace/check.py, /dev, /proc."""
     targets = ("/tmp", "/home/agent", "/dev/shm", "/workspace/check.py", "/workspace", "/etc/passwd", "/dev", "/proc")
     return refused(*(lambda t=target: call("umount2", t.encode(), 2) or f"unmounted {t}" for target in targets))
 
 
 @probe("capabilities")
 def new_mounts() -> str:
-    """Mounts of one's own: tmpfs, proc, bind and move with mount(2)."""
+    """Mounts of its own: tmpfs, proc, bind and move with mount(2)."""
     return refused(
         lambda: mount(b"none", b"/tmp", b"tmpfs", 0),
         lambda: mount(b"proc", b"/tmp", b"proc", 0),
@@ -125,7 +125,7 @@ def new_mounts() -> str:
 
 @probe("capabilities")
 def new_mount_api() -> str:
-    """Mounts of one's own with fsopen, fsmount, open_tree and move_mount -- CVE-2022-0185."""
+    """Mounts of its own with fsopen, fsmount, open_tree and move_mount -- CVE-2022-0185."""
     return refused(
         lambda: call("fsopen", b"tmpfs", 0),
         lambda: call("fsopen", b"ext4", 0),
@@ -143,8 +143,8 @@ def unbounded_memory() -> str:
 @probe("root")
 def kernel_settings() -> str:
     """/proc/sys opened for writing (nothing is written): core_pattern, modprobe, settings of memory, network, namespaces, users.
-    Those of a box's own namespaces (kernel/shmmax, msgmax, pid_max, ns_last_pid, fs/mqueue) are its own -- open when the host's
-    root is mapped in, our own finding."""
+    Those of its own namespaces (kernel/shmmax, msgmax, pid_max, ns_last_pid, fs/mqueue) belong to the sandbox -- open when the
+    host's root is mapped in, our own finding."""
     names = ("kernel/core_pattern", "kernel/modprobe", "kernel/hotplug", "kernel/hostname", "kernel/sysrq", "kernel/panic",
              "kernel/randomize_va_space", "kernel/threads-max", "user/max_user_namespaces", "vm/overcommit_memory",
              "vm/drop_caches", "vm/panic_on_oom", "vm/nr_hugepages", "fs/binfmt_misc/register", "fs/suid_dumpable", "fs/file-max",
@@ -169,7 +169,7 @@ def other_proc_files() -> str:
     found = []
     for name in names:
         if name.startswith("pressure/"):
-            continue  # everybody may write a trigger of his own there
+            continue  # every user may write a trigger of its own there
         try:
             os.close(os.open(f"/proc/{name}", os.O_WRONLY))
             found.append(name)
@@ -190,7 +190,7 @@ def sys_folder() -> str:
 
 @probe("capabilities", lacking=True)
 def control_groups() -> str:
-    """Control group files (release_agent, cgroup.procs, memory.max), mounted or by a mount of one's own -- CVE-2022-0492."""
+    """Control group files (release_agent, cgroup.procs, memory.max), mounted or by a mount of its own -- CVE-2022-0492."""
     if found := [
         line.split()[1]
         for line in read("/proc/self/mounts", 1 << 20).decode().splitlines()
@@ -221,14 +221,14 @@ def tracing() -> str:
 
 @probe("shadowed")
 def shadowed_modules() -> str:
-    """sitecustomize, usercustomize and a `json.py` in the workspace or HOME, imported by the way process 1 starts Python."""
+    """sitecustomize, usercustomize and a `json.py` in the workspace or HOME, imported when process 1 starts Python."""
     where = PLAN["writable"][0]
     for name in ("sitecustomize", "usercustomize", "json", "marshal"):
         Path(where, f"{name}.py").write_text("print('HIJACK')\n")
     site = Path(where, f".local/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages")
     site.mkdir(parents=True, exist_ok=True)
     (site / "usercustomize.py").write_text("print('HIJACK')\n")
-    plain = [] if PLAN["place"] == "shadowed" else ["-I", "-S"]
+    plain = [] if PLAN["variant"] == "shadowed" else ["-I", "-S"]
     done = subprocess.run(
         [sys.executable, *plain, "-c", "import json"],
         cwd=where, env={"HOME": where, "PYTHONPATH": where}, capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""Boxes with one fence taken away, in which a probe shows that it is one. Built from the very same list of arguments."""
+"""Weakened sandboxes for positive controls: the same list of arguments with one isolation layer removed."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from arena.sandboxes.host import survey
 from arena.sandboxes.profile import Argument, arguments
 from arena.sandboxes.python_env import Runtime
 from arena.system import process
-from escape.stage import CONTROL_UID
+from escape.host_namespaces import CONTROL_UID
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
-PLACES = {
-    "outside": "no box at all, as a plain user of its own",
+VARIANTS = {
+    "outside": "no sandbox at all, as a plain user of its own",
     "shadowed": "outside, Python without `-I -S`",
     "filter": "no system call filter, user namespaces allowed, bubblewrap's own process 1 and argument list",
     "capabilities": "user 0 with all capabilities in its own user namespace, no filter, nothing remounted read-only",
-    "root": "started by the host's root without becoming somebody else first",
+    "root": "started by the host's root without switching to another user first",
     "readonly": "without `--remount-ro`",
     "ipc": "without `--unshare-ipc`",
     "net": "without `--unshare-net`, on a host whose network is its own loopback",
-    "unlimited": "the filter and every namespace, but no control group, resource limit or watcher",
+    "unlimited": "the filter and every namespace, but no control group, resource limit or watchdog",
     "terminal": "without `--new-session` and filter, on a terminal",
     "pid": "without `--unshare-pid`",  # last: there the host's process is killed
 }
-"""Where a probe is shown to open: what is missing there."""
+"""Weakened variants of the sandbox, and what each lacks. A positive control shows that the probe opens there."""
 
 
 @dataclass(frozen=True)
-class Weak:
-    """How to start one."""
+class WeakenedSandbox:
+    """How to start a weakened sandbox."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -44,7 +44,7 @@ class Weak:
 
 
 def without(words: list[Argument], *flags: str, operands: int = 0) -> list[Argument]:
-    """The list without these flags and what follows each."""
+    """The list without these flags and their operands."""
     kept: list[Argument] = []
     skip = 0
     for word in words:
@@ -57,26 +57,26 @@ def without(words: list[Argument], *flags: str, operands: int = 0) -> list[Argum
     return kept
 
 
-def weakened(place: str, words: list[Argument]) -> list[Argument]:
-    """bwrap's options for that place."""
+def weaken(variant: str, words: list[Argument]) -> list[Argument]:
+    """bwrap's options for that variant."""
     words = without(words, "--as-pid-1")
-    if place in ("filter", "capabilities", "terminal"):
+    if variant in ("filter", "capabilities", "terminal"):
         words = without(without(words, "--add-seccomp-fd", operands=1), "--disable-userns")
-    if place == "capabilities":
+    if variant == "capabilities":
         words = without(without(words, "--cap-drop", operands=1), "--remount-ro", operands=1)
         words = [*without(words, "--uid", "--gid", operands=1), "--uid", "0", "--gid", "0", "--cap-add", "ALL"]
-    if place == "readonly":
+    if variant == "readonly":
         words = without(words, "--remount-ro", operands=1)
-    if place == "terminal":
+    if variant == "terminal":
         words = without(words, "--new-session")
-    return without(words, f"--unshare-{place}") if place in ("pid", "ipc", "net") else words
+    return without(words, f"--unshare-{variant}") if variant in ("pid", "ipc", "net") else words
 
 
-def weak(place: str, box: SandboxSpec, lure: str) -> Weak:
-    """The box of that place, with the same files and the system's own Python, which every user may run."""
+def build(variant: str, spec: SandboxSpec, lure: str) -> WeakenedSandbox:
+    """The sandbox of that variant, with the same files and the system's Python, which every user may run."""
     version = process.run([str(SYSTEM_PYTHON), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], limit_s=20).stdout
     runtime = Runtime(version=version.decode().strip(), python=str(SYSTEM_PYTHON.resolve()))
-    words = weakened(place, list(arguments(box, runtime, survey(()))))
+    words = weaken(variant, list(arguments(spec, runtime, survey(()))))
     options, fds = [], []
     for word in words:
         if isinstance(word, bytes):
@@ -84,27 +84,27 @@ def weak(place: str, box: SandboxSpec, lure: str) -> Weak:
             options.append(str(fds[-1]))
         else:
             options.append(str(word))
-    uid = CONTROL_UID if os.geteuid() == 0 and place != "root" else None
-    argv = ("bwrap", *options, "--", "/opt/venv/bin/python", *box.command[1:])
-    return Weak(argv, {"PATH": "/usr/bin:/bin", "ARENA_LURE_KEY": lure}, tuple(fds), uid)
+    uid = CONTROL_UID if os.geteuid() == 0 and variant != "root" else None
+    argv = ("bwrap", *options, "--", "/opt/venv/bin/python", *spec.command[1:])
+    return WeakenedSandbox(argv, {"PATH": "/usr/bin:/bin", "ARENA_LURE_KEY": lure}, tuple(fds), uid)
 
 
-def started(how: Weak, plan: dict[str, Any], own_session: bool = True) -> subprocess.Popen[bytes]:
-    """Start it with the plan on its standard input."""
+def start(sandbox: WeakenedSandbox, plan: dict[str, Any], own_session: bool = True) -> subprocess.Popen[bytes]:
+    """Start a weakened sandbox with the plan on its standard input."""
     source = process.content(json.dumps(plan).encode())
-    user: dict[str, Any] = {} if how.uid is None else {"user": how.uid, "group": how.uid, "extra_groups": []}
+    user: dict[str, Any] = {} if sandbox.uid is None else {"user": sandbox.uid, "group": sandbox.uid, "extra_groups": []}
     try:
         return subprocess.Popen(
-            how.argv,
-            env=how.env,
+            sandbox.argv,
+            env=sandbox.env,
             stdin=source,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=how.fds,
+            pass_fds=sandbox.fds,
             start_new_session=own_session,
             cwd="/",
             **user,
         )
     finally:
-        for fd in (source, *how.fds):
+        for fd in (source, *sandbox.fds):
             os.close(fd)

@@ -1,5 +1,6 @@
-"""A host of the suite's own: namespaces of its own for network, IPC, names and mounts, so that lures harm nobody and a wall that
-falls leads nowhere. Only root can make it; a plain user plants what he can on the host as it is."""
+"""Namespaces for the suite itself (network, IPC, host name, mounts): its lures harm nothing, and an escape leads nowhere.
+
+Only root can create them. A plain user plants the lures that it can on the real host."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ MS_REC_PRIVATE = 16384 | 1 << 18
 HOST_NAME = "arena-lure-host"
 CONTROL_UID, PLAIN_UID = UIDS[-1], UIDS[-2]
 RESERVED = 400
-"""Boxes of the suite take users after these: other tests may have boxes in the host's own network at the same time, where the
-names that keep users apart are others."""
+"""The suite's sandboxes take users after these. Other tests may run sandboxes in the host's network namespace at the same time,
+and the socket names that reserve users are per network namespace."""
 
 
-def checked(answer: int) -> None:
-    """OSError when a call failed."""
-    if answer:
+def check(result: int) -> None:
+    """Raise OSError when a call failed."""
+    if result:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
@@ -38,12 +39,12 @@ def configure(name: bytes, address: str, control: socket.socket) -> None:
     fcntl.ioctl(control, 0x8914, struct.pack("16sH", name, flags | 1))
 
 
-def stand_alone() -> None:
-    """Leave the host's namespaces for new ones, with a loopback that has a metadata address too."""
-    checked(libc.unshare(NAMESPACES))
-    checked(libc.mount(b"none", b"/", None, MS_REC_PRIVATE, None))
-    checked(libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"mode=1777,size=64m"))
-    checked(libc.sethostname(HOST_NAME.encode(), len(HOST_NAME)))
+def enter() -> None:
+    """Leave the host's namespaces for new ones, whose loopback also has the metadata address."""
+    check(libc.unshare(NAMESPACES))
+    check(libc.mount(b"none", b"/", None, MS_REC_PRIVATE, None))
+    check(libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"mode=1777,size=64m"))
+    check(libc.sethostname(HOST_NAME.encode(), len(HOST_NAME)))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         flags = struct.unpack("16sH", fcntl.ioctl(control, 0x8913, struct.pack("16sH", b"lo", 0))[:18])[1]
         fcntl.ioctl(control, 0x8914, struct.pack("16sH", b"lo", flags | 1))
@@ -52,20 +53,20 @@ def stand_alone() -> None:
 
 
 def reserve_users() -> list[socket.socket]:
-    """Take the first users, as running boxes would."""
+    """Reserve the first users, as running sandboxes would."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4096)), hard))
-    taken = []
+    reserved = []
     for uid in UIDS[:RESERVED]:
         name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         name.bind(f"\0arena/uid/{uid}")
-        taken.append(name)
-    return taken
+        reserved.append(name)
+    return reserved
 
 
-def become(uid: int) -> None:
-    """Be that user and nobody else, for good."""
+def switch_user(uid: int) -> None:
+    """Switch to that user for good."""
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    checked(libc.prctl(4, ctypes.c_ulong(1), 0, 0, 0))  # dumpable again, as any process of that user is
+    check(libc.prctl(4, ctypes.c_ulong(1), 0, 0, 0))  # dumpable again, as any process of that user is

@@ -1,4 +1,4 @@
-"""What every probe needs: its registration, the plan of the planted lures, system calls by number."""
+"""Shared by all probes: registration, the plan of the planted lures, system calls by number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from .numbers import COLUMN, NUMBERS
 
 PLAN: dict[str, Any] = {}
-"""Where the lures lie, filled by the runner. Their common word is spelt backwards in it: the plan itself is no find."""
+"""Where the lures lie; the runner fills it. It spells their common word backwards, so that the plan itself is no finding."""
 
 
 REFUSALS = {
@@ -21,8 +21,8 @@ REFUSALS = {
     errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT,
     errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL,
 }  # fmt: skip
-"""Answers by which a kernel refuses, or says that there is nothing. Any other (a bad address, no memory) is a mistake of the
-probe, unless it names it."""
+"""Errors by which a kernel refuses, or reports that there is nothing. Any other error (a bad address, no memory) is a mistake
+of the probe, unless the probe names it in `also`."""
 
 
 class Open(Exception):  # noqa: N818  a finding, not an error
@@ -34,7 +34,7 @@ class Untried(Exception):  # noqa: N818
 
 
 class Probe(NamedTuple):
-    """One try."""
+    """One escape attempt."""
 
     name: str
     """`group.function`."""
@@ -43,15 +43,15 @@ class Probe(NamedTuple):
     source: str
     """Who documented it, or empty."""
     opens: str | None
-    """The weakened place in which the host shows that the probe can open; None: none that would be harmless."""
+    """The weakened sandbox in which the host shows that the probe can open; None: none that would be harmless."""
     lacking: bool
     """A kernel or machine may lack the thing: there it opens nowhere."""
     alone: bool
-    """It may end its box, or the host looks for what it left when the box has ended."""
+    """It may end its sandbox, or the host checks what it left when the sandbox has ended."""
     also: tuple[int, ...]
     """Errors that mean a refusal here, beside REFUSALS."""
     limit: str
-    """The limit whose meeting ends its box, as `RunningSandbox.exceeded` names it; empty: nothing may end it."""
+    """The limit that ends its sandbox, as `RunningSandbox.exceeded` names it; empty: nothing may end it."""
     work: Callable[[], str | None]
 
 
@@ -73,12 +73,12 @@ def probe(
 
 
 def lure() -> bytes:
-    """The word that every planted content starts with, put together only here."""
+    """The word that every planted content starts with, assembled only here."""
     return str(PLAN["erul"])[::-1].encode()
 
 
-def look(data: bytes, where: object) -> None:
-    """Open if a lure's content is in the data."""
+def find_lure(data: bytes, where: object) -> None:
+    """Raise Open if a lure's content is in the data."""
     at = data.find(lure())
     if at >= 0:
         name = data[at + len(lure()) :][:24].split(b"\0")[0].split(b"\n")[0]
@@ -98,7 +98,7 @@ def read(path: str | Path, count: int = 1 << 16) -> bytes:
 
 
 def readable(paths: Iterator[str] | list[str]) -> Iterator[tuple[str, bytes]]:
-    """(path, content) of those that can be read."""
+    """(path, content) of those that the probe can read."""
     for path in paths:
         try:
             yield path, read(path)
@@ -111,18 +111,18 @@ def pids() -> list[str]:
     return [name for name in os.listdir("/proc") if name.isdigit()]
 
 
-def refused(*tries: Callable[[], object]) -> str:
-    """Every one of these must be refused; the names of the refusals. Another OSError passes through."""
+def refused(*actions: Callable[[], object]) -> str:
+    """The errors by which the kernel refuses all these actions, by name. Open if one works; another OSError passes."""
     names = []
-    for attempt in tries:
+    for action in actions:
         try:
-            answer = attempt()
+            answer = action()
         except OSError as error:
             if error.errno is None or error.errno not in REFUSALS | {*PLAN.get("also", ())}:
                 raise
             names.append(os.strerror(error.errno))
             continue
-        raise Open(f"try {len(names) + 1} worked: {answer!r}")
+        raise Open(f"action {len(names) + 1} worked: {answer!r}")
     return ", ".join(dict.fromkeys(names))
 
 
@@ -154,6 +154,6 @@ def fail(number: int) -> NoReturn:
     raise OSError(number, os.strerror(number))
 
 
-def space(size: int, data: bytes = b"") -> Any:
-    """Memory that a system call may write to."""
+def buffer(size: int, data: bytes = b"") -> Any:
+    """A buffer that a system call may write to."""
     return ctypes.create_string_buffer(data, max(size, len(data)))
