@@ -1,4 +1,4 @@
-"""The agents' own programs, run by `arena run` against the stub instead of a provider."""
+"""The agent CLIs, run by `arena run` against the stub instead of a provider."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CANARY = "sk-canary-7d1f40c2b95e48a3"
 """The provider's real key, as far as arena knows. No sandbox, transcript, record or message may ever hold it."""
 KEY_NAME = "ARENA_STUB_KEY"
 SMALL = "solution = None\n"
-"""Where a run's score is not looked at: judged at once."""
+"""A solution that the judge rejects at once, for runs whose score does not matter."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Agent:
     model: str
     id: str
     effort: str
-    """As the ledger has it: what the request really asked for."""
+    """As in the ledger: what the request really contained."""
     subagent: tuple[str, str]
-    """The tool that starts another agent, and arguments for it; empty where there is none."""
+    """The tool that starts another agent, and its arguments; empty where there is none."""
 
 
 def _explorer(tool: str, **arguments: str) -> tuple[str, str]:
@@ -59,11 +59,11 @@ AGENTS = {
     )
 }
 ANSWERS_AS = "Z.AI"
-"""How the broker names the provider to which the model of opencode is pinned."""
+"""The broker's name for the provider to which opencode's model is pinned."""
 
 
 def missing(harness: str) -> str | None:
-    """Why the harness's program cannot be run, or None."""
+    """Why the harness's CLI cannot run, or None."""
     try:
         install.found(catalog.harness(harness))
     except UsageError as error:
@@ -92,14 +92,14 @@ def routes(url: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Played:
-    """What came of one `arena run`."""
+    """The results of one `arena run`."""
 
     annotation: dict[str, Any]
     folder: Path
-    """Of the run."""
+    """The run folder."""
     arena: Arena
-    told: str
-    """All that arena printed."""
+    output: str
+    """Everything that arena printed."""
     stub: Stub
 
     @property
@@ -115,7 +115,7 @@ class Played:
 
 @contextmanager
 def against_a_stub(folder: Path, *words: str, solution: Path = NAIVE) -> Iterator[tuple[Arena, Stub, dict[str, str]]]:
-    """A copy of arena, a running stub that wants the canary for a key, and the variables that lead the one to the other."""
+    """A copy of arena, a running stub that wants the canary for a key, and the variables that connect them."""
     arena = copy(folder)
     arena.one_shape()
     with started(folder / "stub.jsonl", "--key", CANARY, *words, solution=solution) as stub:
@@ -125,7 +125,7 @@ def against_a_stub(folder: Path, *words: str, solution: Path = NAIVE) -> Iterato
 
 
 def play(folder: Path, agent: Agent, words: tuple[str, ...], *stub_words: str, solution: Path = NAIVE) -> Played:
-    """One `arena run` of that agent with these further words, against a stub with those."""
+    """One `arena run` of that agent with `words` added, against a stub with `stub_words` added."""
     folder.mkdir(parents=True, exist_ok=True)
     command = ("run", "--problem", "paged_attention", "--hardware", "cpu", "--model", f"{agent.harness}/{agent.model}", "--json")
     with against_a_stub(folder, "--provider", ANSWERS_AS, *stub_words, solution=solution) as (arena, stub, env):
@@ -137,7 +137,7 @@ def play(folder: Path, agent: Agent, words: tuple[str, ...], *stub_words: str, s
 
 
 def holders(folder: Path, word: str) -> list[str]:
-    """Files below a folder that hold a word."""
+    """Files below a folder that contain a word."""
     found = []
     for place, _, names in os.walk(folder):
         for path in (Path(place, name) for name in names):

@@ -1,4 +1,4 @@
-"""What becomes of a run whose provider fails in each way of the stub, with each agent's program."""
+"""Runs of each agent CLI against a provider that fails in each of the stub's ways."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE_S = 15
 BUDGETS_S = {"loop": 20, "hang": 20}
 BUDGET_S = 90
 
-WAYS = {
+FAILURES = {
     "401": "every request is refused for its key",
     "429": "every request comes too soon (retry-after: 1)",
     "500": "the provider fails at every request",
@@ -23,8 +23,8 @@ WAYS = {
     "unknown_model": "404 at every request",
     "other_model": "another model answers; with opencode also another provider",
 }
-"""Each as the stub plays it."""
-EXPECTED = {way: "provider_error" for way in WAYS} | {"loop": "deadline", "hang": "deadline"}
+"""Failure, by the stub's mode: what the provider does."""
+EXPECTED = {failure: "provider_error" for failure in FAILURES} | {"loop": "deadline", "hang": "deadline"}
 
 
 @dataclass(frozen=True)
@@ -35,23 +35,23 @@ class Outcome:
     exit_code: int | None
     seconds: float
     requests: int
-    """That reached the provider."""
+    """Requests that reached the provider."""
     message: str
 
     def cell(self) -> str:
-        """For the table."""
+        """A cell of the table."""
         code = "killed" if self.exit_code is None else f"exit {self.exit_code}"
         return f"{self.status}, {code}, {self.seconds:.0f} s, {self.requests}"
 
 
-def attempt(folder: Path, harness: str, way: str) -> Outcome:
-    """One run against a stub that fails that way."""
+def run_against_failure(folder: Path, harness: str, failure: str) -> Outcome:
+    """One run against a stub that fails in this way."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "small.py").write_text(SMALL)
-    terms = ("--budget", f"{BUDGETS_S.get(way, BUDGET_S)}s", "--patience", f"{PATIENCE_S}s")
-    mode = "other_provider" if (harness, way) == ("opencode", "other_model") else way
+    limits = ("--budget", f"{BUDGETS_S.get(failure, BUDGET_S)}s", "--patience", f"{PATIENCE_S}s")
+    mode = "other_provider" if (harness, failure) == ("opencode", "other_model") else failure
     words = ("--mode", mode, "--check", "true")
-    played = play(folder, AGENTS[harness], terms, *words, solution=folder / "small.py")
+    played = play(folder, AGENTS[harness], limits, *words, solution=folder / "small.py")
     session: dict[str, Any] = played.session
     return Outcome(
         session["agent_status"], session["exit_code"], session["elapsed_s"], len(played.stub.asked()), session["message"]

@@ -1,4 +1,4 @@
-"""Each agent's program, driven by `arena run` from its start to a scored kernel, with the stub for a provider."""
+"""Each agent CLI, driven by `arena run` from its start to a scored kernel, with the stub as the provider."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}"),
 ]
 HALVES = CANARY[:9], CANARY[9:]
-# In two halves: the command itself stands in every transcript. What it finds goes into the workspace, whole.
+# The key is in two halves, because every transcript contains the command. Its findings go into the workspace, whole.
 SNOOP = (
     "{ env; cat /proc/*/environ | tr '\\0' '\\n'; cat /proc/*/cmdline | tr '\\0' ' '; "
     f"a={HALVES[0]}; b={HALVES[1]}; "
@@ -39,22 +39,22 @@ def bodies(played: Played) -> list[dict]:
     return [line["body"] for line in played.stub.asked()]
 
 
-def test_from_the_prompt_to_a_score(agent: Agent, tmp_path: Path) -> None:
+def test_run_from_prompt_to_score(agent: Agent, tmp_path: Path) -> None:
     played = play(tmp_path, agent, ("--budget", "4m"), "--thinking", "--extra", SNOOP)
     session, usage = played.session, played.session["usage"]
-    assert played.annotation["score"]["verdict"] == "passed", played.told
+    assert played.annotation["score"]["verdict"] == "passed", played.output
     assert session["agent_status"] == "complete", session["message"]
     assert (session["network"], session["unsealed"]) == ("gateway", False)
 
-    told = played.stub.usage()
-    assert {name: usage[f"{name}_tokens"] for name in SUMMED} == told
+    reported = played.stub.usage()
+    assert {name: usage[f"{name}_tokens"] for name in SUMMED} == reported
     assert (usage["requests"], usage["failed"], usage["unmetered"]) == (len(played.stub.asked()), 0, 0)
     assert usage["efforts"] == [agent.effort]
     assert usage["models"] == [agent.id]
 
     prompt = (played.folder / "work" / "PROMPT.md").read_text().strip()
     if agent.harness == "kimi":
-        prompt = "Read PROMPT.md and do what it says."  # it takes none on standard input
+        prompt = "Read PROMPT.md and do what it says."  # it reads no prompt from standard input
     assert prompt in every_text(bodies(played)[0])
     kinds = [step["kind"] for step in played.steps]
     assert {"call", "result", "text", "end"} <= set(kinds)
@@ -62,14 +62,14 @@ def test_from_the_prompt_to_a_score(agent: Agent, tmp_path: Path) -> None:
 
     seen = (played.folder / "work" / "seen.txt").read_text()
     assert "HOME=/home/agent" in seen and seen.endswith("searched\n")
-    assert CANARY not in played.told
+    assert CANARY not in played.output
     assert holders(played.arena.home, CANARY) == []
     (manifest,) = played.folder.glob("manifest.json")
     assert agent.harness in manifest.read_text()
 
 
-def test_a_kill_by_the_words_of_the_prompt_leaves_the_program_alive(agent: Agent, tmp_path: Path, small: Path) -> None:
-    """The prompt names `python check.py`, and agents end what they left running by such words."""
+def test_pkill_by_words_of_the_prompt_spares_the_cli(agent: Agent, tmp_path: Path, small: Path) -> None:
+    """The prompt names `python check.py`, and agents use such words to end what they left running."""
     # opencode waits two minutes for a tool whose own shell is killed; the bracket spares the shell.
     words = "[p]ython check.py" if agent.harness == "opencode" else "python check.py"
     played = play(tmp_path, agent, ("--budget", "2m"), "--check", f"pkill -f '{words}'; true", solution=small)
@@ -78,18 +78,18 @@ def test_a_kill_by_the_words_of_the_prompt_leaves_the_program_alive(agent: Agent
     assert len(played.stub.asked()) == 3
 
 
-def test_what_the_program_says_it_used_is_what_was_sent(agent: Agent, tmp_path: Path, small: Path) -> None:
-    """Not recorded, as the gateway's count is; but a reader that counts wrong would count wrong with a login too."""
+def test_usage_steps_match_the_answers_sent(agent: Agent, tmp_path: Path, small: Path) -> None:
+    """Arena records the gateway's count instead; but with a login only the reader counts, so it must count right."""
     played = play(tmp_path, agent, ("--budget", "2m"), "--thinking", "--check", "true", solution=small)
     steps = [step for step in played.steps if step["kind"] == "usage"]
     if agent.harness == "kimi":
-        assert steps == []  # it tells of none
+        assert steps == []  # it reports no usage
         return
     assert {name: sum(step[f"{name}_tokens"] for step in steps) for name in SUMMED} == played.stub.usage()
 
 
-def test_nobody_else_is_asked(agent: Agent, tmp_path: Path, small: Path) -> None:
-    """Neither for a title nor by a subagent, whichever model that would have by itself."""
+def test_no_other_model_is_asked(agent: Agent, tmp_path: Path, small: Path) -> None:
+    """Neither for a title nor by a subagent, whichever model its CLI would choose."""
     use = ("--use", *agent.subagent) if agent.subagent[0] else ()
     played = play(tmp_path, agent, ("--budget", "2m"), "--check", "true", *use, solution=small)
     assert played.session["agent_status"] == "complete", played.session["message"]
@@ -100,7 +100,7 @@ def test_nobody_else_is_asked(agent: Agent, tmp_path: Path, small: Path) -> None
 
 
 @pytest.mark.parametrize(("harness", "tokens"), [("codex", 265_000), ("opencode", 190_000), ("kimi", 255_000)])
-def test_a_full_context_is_shortened_by_the_same_model(harness: str, tokens: int, tmp_path: Path, small: Path) -> None:
+def test_same_model_shortens_a_full_context(harness: str, tokens: int, tmp_path: Path, small: Path) -> None:
     if reason := missing(harness):
         pytest.skip(reason)
     words = ("--mode", "loop", "--crowded", str(tokens), "--check", "true")
@@ -113,7 +113,7 @@ def test_a_full_context_is_shortened_by_the_same_model(harness: str, tokens: int
     assert set(asked) <= {line["number"] for line in played.stub.lines("answer")}
 
 
-def test_the_broker_is_told_who_may_answer(tmp_path: Path, small: Path) -> None:
+def test_broker_requests_name_the_allowed_provider(tmp_path: Path, small: Path) -> None:
     if reason := missing("opencode"):
         pytest.skip(reason)
     played = play(tmp_path, AGENTS["opencode"], ("--budget", "2m"), "--check", "true", solution=small)
@@ -131,8 +131,8 @@ def test_the_broker_is_told_who_may_answer(tmp_path: Path, small: Path) -> None:
     ("harness", "effort"),
     [("opencode", {"reasoning_effort": "high"}), ("kimi", {"thinking": {"type": "enabled", "effort": "high", "keep": "all"}})],
 )
-def test_a_server_of_ones_own_is_asked_for_its_usage(harness: str, effort: dict, tmp_path: Path, small: Path) -> None:
-    """One that knows what OpenAI knows, as vLLM does: no broker, and no usage in a stream unless it is asked for."""
+def test_own_server_is_asked_for_its_usage(harness: str, effort: dict, tmp_path: Path, small: Path) -> None:
+    """A server with OpenAI's fields only, such as vLLM: no broker, and no usage in a stream unless the request asks for it."""
     if reason := missing(harness):
         pytest.skip(reason)
     agent = Agent(harness, "own/org/some-model", "org/some-model", "high", ("", ""))
@@ -151,8 +151,8 @@ def test_a_server_of_ones_own_is_asked_for_its_usage(harness: str, effort: dict,
 
 
 @pytest.mark.parametrize(("model", "tokens"), [("gemini-2.5-flash", 24576), ("gemini-2.5-pro", 32768)])
-def test_gemini_2_thinks_as_much_as_it_may(model: str, tokens: int, tmp_path: Path, small: Path) -> None:
-    """More than its most is an error at Google."""
+def test_gemini_2_gets_its_largest_thinking_budget(model: str, tokens: int, tmp_path: Path, small: Path) -> None:
+    """A larger budget is an error at Google."""
     if reason := missing("gemini"):
         pytest.skip(reason)
     agent = Agent("gemini", f"google/{model}", model, "high", ("", ""))
@@ -161,7 +161,7 @@ def test_gemini_2_thinks_as_much_as_it_may(model: str, tokens: int, tmp_path: Pa
     assert {body["generationConfig"]["thinkingConfig"]["thinkingBudget"] for body in bodies(played)} == {tokens}
 
 
-def test_doctor_tries_it_end_to_end(agent: Agent, tmp_path: Path) -> None:
+def test_doctor_checks_the_model_end_to_end(agent: Agent, tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text("x = 1\n")
     with against_a_stub(tmp_path, "--provider", ANSWERS_AS, solution=tmp_path / "task.py") as (arena, _, env):
         done = arena("doctor", "--model", f"{agent.harness}/{agent.model}", env=env)
@@ -171,7 +171,7 @@ def test_doctor_tries_it_end_to_end(agent: Agent, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["gpt-5.5", "gpt-6-sol", "gpt-5.2-codex"])
-def test_the_three_ways_of_codex_to_offer_tools(model: str, tmp_path: Path, small: Path) -> None:
+def test_codex_offers_tools_in_three_ways(model: str, tmp_path: Path, small: Path) -> None:
     """A free-form patch, a program in JavaScript, and a shell alone."""
     if reason := missing("codex"):
         pytest.skip(reason)
@@ -182,7 +182,7 @@ def test_the_three_ways_of_codex_to_offer_tools(model: str, tmp_path: Path, smal
 
 
 def every_text(value: object) -> str:
-    """All texts of a JSON document, one after the other."""
+    """All strings of a JSON document, joined."""
     if isinstance(value, str):
         return value + "\n"
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

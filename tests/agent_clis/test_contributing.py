@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md, run as they stand."""
+"""The examples of CONTRIBUTING.md, run unchanged."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def small(folder: Path) -> Path:
     return folder / "small.py"
 
 
-def test_a_model(tmp_path: Path) -> None:
+def test_added_model_runs(tmp_path: Path) -> None:
     if reason := missing("opencode"):
         pytest.skip(reason)
     words = ("--check", "true", "--provider", "Vendor")
@@ -47,7 +47,7 @@ def test_a_model(tmp_path: Path) -> None:
         assert "new-model" in [row["name"] for row in listed]
 
 
-def test_a_harness(tmp_path: Path) -> None:
+def test_added_harness_runs(tmp_path: Path) -> None:
     if reason := missing("claude"):
         pytest.skip(reason)
     (tmp_path / "cli").mkdir()

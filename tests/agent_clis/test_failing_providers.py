@@ -1,10 +1,10 @@
-"""Every way in which a provider fails, with every agent's program: told from the agent's own failures, and in time."""
+"""Every failure of a provider with every agent CLI: arena separates it from the agent's own failures, and ends in time."""
 
 from pathlib import Path
 
 import pytest
 from agents import AGENTS, missing
-from failing import BUDGET_S, BUDGETS_S, EXPECTED, WAYS, attempt
+from failing import BUDGET_S, BUDGETS_S, EXPECTED, FAILURES, run_against_failure
 
 from arena.sandboxes import bwrap
 
@@ -14,11 +14,11 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("harness", AGENTS)
-def test_outcome(harness: str, way: str, tmp_path: Path) -> None:
+def test_failing_provider_ends_the_run_as_expected(harness: str, failure: str, tmp_path: Path) -> None:
     if reason := missing(harness):
         pytest.skip(reason)
-    outcome = attempt(tmp_path, harness, way)
-    assert outcome.status == EXPECTED[way], outcome
-    assert outcome.seconds < BUDGETS_S.get(way, BUDGET_S) + 15, outcome
+    outcome = run_against_failure(tmp_path, harness, failure)
+    assert outcome.status == EXPECTED[failure], outcome
+    assert outcome.seconds < BUDGETS_S.get(failure, BUDGET_S) + 15, outcome
