@@ -1,4 +1,4 @@
-"""The stub itself: its script, its wire formats, and what it does when it is to fail."""
+"""The stub itself: its script, its wire formats, and its failures."""
 
 import http.client
 import json
@@ -27,8 +27,8 @@ def anthropic(turns: int, stream: bool, tools: dict[str, Any]) -> tuple[str, dic
 def chat(turns: int, stream: bool, tools: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     answered = [{"role": role} for turn in range(turns) for role in ("assistant", *["tool"] * (turn + 1))]
     declared = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in tools.items()]
-    asked = {"model": "m", "stream": stream, "messages": answered, "tools": declared}
-    return "/api/v1/chat/completions", asked | ({"stream_options": {"include_usage": True}} if stream else {})
+    request = {"model": "m", "stream": stream, "messages": answered, "tools": declared}
+    return "/api/v1/chat/completions", request | ({"stream_options": {"include_usage": True}} if stream else {})
 
 
 def responses(turns: int, stream: bool, tools: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -68,7 +68,7 @@ def refused(stub: Stub, path: str, body: dict[str, Any], key: str = KEY) -> tupl
 
 
 @api
-def test_a_script_of_three_turns(api, tmp_path):
+def test_script_has_three_turns(api, tmp_path):
     with running(tmp_path, "--extra", "echo beside", "--thinking") as stub:
         answers = [[ask(stub, *api(turn, stream, TOOLS)) for stream in (False, True)] for turn in range(3)]
     for whole, stream in answers:
@@ -78,20 +78,20 @@ def test_a_script_of_three_turns(api, tmp_path):
     assert json.dumps(NAIVE.read_text())[1:60] in first.replace("\\\\n", "\\n")
     assert "python check.py" in second and "echo beside" in second
     assert "Done: solution.py is written" in last
-    told = [line["usage"] for line in stub.lines("answer")]
-    assert told[0::2] == told[1::2] and len(told) == 6
+    reported = [line["usage"] for line in stub.lines("answer")]
+    assert reported[0::2] == reported[1::2] and len(reported) == 6
     assert stub.usage()["cache_read"] == 2 * (200 + 900 + 1100)
 
 
 @api
-def test_a_request_without_tools_gets_a_title(api, tmp_path):
+def test_request_without_tools_gets_a_title(api, tmp_path):
     with running(tmp_path) as stub:
         assert "a title" in ask(stub, *api(0, False, {}))
         assert stub.usage() == {"input": 10, "cache_read": 0, "cache_write": 0, "output": 5, "reasoning": 0}
 
 
 @pytest.mark.parametrize("words", [{"stream_options": {"include_usage": True}}, {"usage": {"include": True}}])
-def test_a_stream_of_chat_tells_its_usage_only_when_it_is_asked_to(words, tmp_path):
+def test_chat_stream_reports_usage_only_on_request(words, tmp_path):
     path, body = chat(0, True, TOOLS)
     with running(tmp_path) as stub:
         bare = {name: value for name, value in body.items() if name != "stream_options"}
@@ -102,14 +102,14 @@ def test_a_stream_of_chat_tells_its_usage_only_when_it_is_asked_to(words, tmp_pa
 
 
 @api
-def test_a_wrong_key_is_refused(api, tmp_path):
+def test_wrong_key_is_refused(api, tmp_path):
     with running(tmp_path) as stub:
         assert refused(stub, *api(0, True, TOOLS), key="another")[0] == 401
         assert [line["status"] for line in stub.lines("answer")] == [401]
 
 
 @pytest.mark.parametrize(("mode", "status", "after"), [("401", 401, None), ("429", 429, "1"), ("500", 500, None)])
-def test_failures(mode, status, after, tmp_path):
+def test_failure_modes_answer_with_their_status(mode, status, after, tmp_path):
     with running(tmp_path, "--mode", mode) as stub:
         for one in APIS:
             code, body, retry = refused(stub, *one(0, True, TOOLS))
@@ -118,7 +118,7 @@ def test_failures(mode, status, after, tmp_path):
 
 
 @api
-def test_an_answer_breaks_off_or_ends_early_from_the_second_turn_on(api, tmp_path):
+def test_cut_and_early_break_answers_from_the_second_turn_on(api, tmp_path):
     with running(tmp_path, "--mode", "cut") as stub:
         ask(stub, *api(0, True, TOOLS))
         with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
@@ -131,20 +131,20 @@ def test_an_answer_breaks_off_or_ends_early_from_the_second_turn_on(api, tmp_pat
 
 
 @api
-def test_a_loop_has_no_end(api, tmp_path):
+def test_loop_mode_has_no_end(api, tmp_path):
     with running(tmp_path, "--mode", "loop") as stub:
         assert all(f"echo {turn}" in ask(stub, *api(turn, True, TOOLS)) for turn in (2, 3, 9))
 
 
 @api
-def test_somebody_else_answers(api, tmp_path):
+def test_other_modes_name_another_model_or_provider(api, tmp_path):
     with running(tmp_path, "--mode", "other_model") as stub:
         assert '"m-other"' in ask(stub, *api(0, True, TOOLS))
     with running(tmp_path, "--mode", "other_provider", "--provider", "Mine") as stub:
-        assert ("Somebody Else" in ask(stub, *api(0, True, TOOLS))) == (api is chat)
+        assert ("Another Provider" in ask(stub, *api(0, True, TOOLS))) == (api is chat)
 
 
-def test_the_three_ways_in_which_codex_offers_tools(tmp_path):
+def test_codex_tools_are_called_in_all_three_forms(tmp_path):
     path, body = responses(0, False, {"exec_command": {"properties": {"cmd": {"type": "string"}}}})
     free = body | {"tools": [*body["tools"], {"type": "custom", "name": "apply_patch"}]}
     item = {"type": "additional_tools", "tools": [{"tools": [{"type": "custom", "name": "exec"}]}]}

@@ -54,5 +54,5 @@ def run_against_failure(folder: Path, harness: str, failure: str) -> Outcome:
     played = play(folder, AGENTS[harness], limits, *words, solution=folder / "small.py")
     session: dict[str, Any] = played.session
     return Outcome(
-        session["agent_status"], session["exit_code"], session["elapsed_s"], len(played.stub.asked()), session["message"]
+        session["agent_status"], session["exit_code"], session["elapsed_s"], len(played.stub.requests()), session["message"]
     )

@@ -36,7 +36,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def bodies(played: Played) -> list[dict]:
-    return [line["body"] for line in played.stub.asked()]
+    return [line["body"] for line in played.stub.requests()]
 
 
 def test_run_from_prompt_to_score(agent: Agent, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_run_from_prompt_to_score(agent: Agent, tmp_path: Path) -> None:
 
     reported = played.stub.usage()
     assert {name: usage[f"{name}_tokens"] for name in SUMMED} == reported
-    assert (usage["requests"], usage["failed"], usage["unmetered"]) == (len(played.stub.asked()), 0, 0)
+    assert (usage["requests"], usage["failed"], usage["unmetered"]) == (len(played.stub.requests()), 0, 0)
     assert usage["efforts"] == [agent.effort]
     assert usage["models"] == [agent.id]
 
@@ -75,7 +75,7 @@ def test_pkill_by_words_of_the_prompt_spares_the_cli(agent: Agent, tmp_path: Pat
     played = play(tmp_path, agent, ("--budget", "2m"), "--check", f"pkill -f '{words}'; true", solution=small)
     assert played.session["agent_status"] == "complete", played.session["message"]
     assert "python check.py" in (played.folder / "work" / "PROMPT.md").read_text()
-    assert len(played.stub.asked()) == 3
+    assert len(played.stub.requests()) == 3
 
 
 def test_usage_steps_match_the_answers_sent(agent: Agent, tmp_path: Path, small: Path) -> None:
@@ -94,9 +94,9 @@ def test_no_other_model_is_asked(agent: Agent, tmp_path: Path, small: Path) -> N
     played = play(tmp_path, agent, ("--budget", "2m"), "--check", "true", *use, solution=small)
     assert played.session["agent_status"] == "complete", played.session["message"]
     assert played.session["usage"]["models"] == [agent.id]
-    asked = {body.get("model") or line["path"] for line, body in zip(played.stub.asked(), bodies(played), strict=True)}
-    assert all(agent.id in model for model in asked), asked
-    assert len(played.stub.asked()) > (3 if use else 2)
+    requested = {body.get("model") or line["path"] for line, body in zip(played.stub.requests(), bodies(played), strict=True)}
+    assert all(agent.id in model for model in requested), requested
+    assert len(played.stub.requests()) > (3 if use else 2)
 
 
 @pytest.mark.parametrize(("harness", "tokens"), [("codex", 265_000), ("opencode", 190_000), ("kimi", 255_000)])
@@ -109,8 +109,8 @@ def test_same_model_shortens_a_full_context(harness: str, tokens: int, tmp_path:
     assert any(after < before for before, after in pairwise(sizes)), sizes[:10]
     usage = played.session["usage"]
     assert (usage["models"], usage["failed"]) == ([AGENTS[harness].id], 0)
-    *asked, _ = (line["number"] for line in played.stub.asked())  # the end of the budget may cut the last one
-    assert set(asked) <= {line["number"] for line in played.stub.lines("answer")}
+    *numbers, _ = (line["number"] for line in played.stub.requests())  # the end of the budget may cut the last one
+    assert set(numbers) <= {line["number"] for line in played.stub.lines("answer")}
 
 
 def test_broker_requests_name_the_allowed_provider(tmp_path: Path, small: Path) -> None:

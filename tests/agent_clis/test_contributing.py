@@ -42,7 +42,7 @@ def test_added_model_runs(tmp_path: Path) -> None:
         assert done.code == 0, done.err
         (annotation,) = json.loads(done.out)
         assert annotation["session"]["agent_status"] == "complete", annotation["session"]["message"]
-        assert {line["body"]["model"] for line in stub.asked()} == {"vendor/new-model"}
+        assert {line["body"]["model"] for line in stub.requests()} == {"vendor/new-model"}
         listed = arena.json("list", "models")
         assert "new-model" in [row["name"] for row in listed]
 
@@ -61,5 +61,5 @@ def test_added_harness_runs(tmp_path: Path) -> None:
         (annotation,) = json.loads(done.out)
         session = annotation["session"]
         assert session["agent_status"] == "complete", session["message"]
-        assert session["usage"]["requests"] == len(stub.asked()) == 3
+        assert session["usage"]["requests"] == len(stub.requests()) == 3
         assert (arena.runs[0] / "work" / "solution.py").read_text() == SMALL

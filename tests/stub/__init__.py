@@ -1,6 +1,6 @@
-"""A provider of models that plays one fixed script, over the real wire formats of all four interfaces. It thinks nothing.
+"""A stub of a model provider: it plays one fixed script over the real wire formats of all four APIs.
 
-`started` runs it as a process of its own, as `python -m tests.stub` does.
+`started` runs it in a process of its own, as `python -m tests.stub` does.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ class Stub:
         return f"http://127.0.0.1:{self.port}"
 
     def lines(self, kind: str) -> list[dict[str, Any]]:
-        """What it has logged of that kind, `request` or `answer`."""
+        """The logged lines of that kind, `request` or `answer`."""
         if not self.log.exists():
             return []
         found = [json.loads(line) for line in self.log.read_text().splitlines()]
         return [line for line in found if line["kind"] == kind]
 
-    def asked(self) -> list[dict[str, Any]]:
+    def requests(self) -> list[dict[str, Any]]:
         """The requests for an answer."""
         return [line for line in self.lines("request") if line["api"] and line["method"] == "POST"]
 
     def usage(self) -> dict[str, int]:
-        """What it says that all its whole answers cost, in tokens."""
-        told = [line["usage"] for line in self.lines("answer") if "usage" in line]
-        return {name: sum(usage[name] for usage in told) for name in SUMMED}
+        """Tokens that all its complete answers report."""
+        reported = [line["usage"] for line in self.lines("answer") if "usage" in line]
+        return {name: sum(usage[name] for usage in reported) for name in SUMMED}
 
     def cost_usd(self) -> float:
-        """The same in dollars, where it was a broker's."""
+        """Dollars that all its complete answers report, as a broker does."""
         return sum(line["usage"]["cost_usd"] or 0.0 for line in self.lines("answer") if "usage" in line)
 
 
 @contextmanager
 def started(log: Path, *words: str, solution: Path = NAIVE) -> Iterator[Stub]:
-    """The stub for the length of the block, with these further words on its command line."""
+    """Run the stub for the length of the block, with `words` added to its command line."""
     command = [sys.executable, "-m", "tests.stub", "--solution", str(solution), "--log", str(log), *words]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

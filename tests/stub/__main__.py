@@ -1,4 +1,4 @@
-"""`python -m tests.stub`: serve the stub until somebody ends it. Its first line on stdout is the port."""
+"""`python -m tests.stub`: serve the stub until its process ends. Its first line on stdout is the port."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from .plan import INPUT_CLASSES, Plan, turns
+from .plan import MODES, Plan, turns
 from .script import Use
 from .server import Server
 
@@ -19,39 +19,43 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.stub", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0 finds a free one")
     parser.add_argument("--unix", type=Path, help="listen on this unix socket instead")
-    parser.add_argument("--mode", choices=INPUT_CLASSES, default="ok")
-    parser.add_argument("--key", help="the only key that is taken; without it any")
+    parser.add_argument("--mode", choices=MODES, default="ok")
+    parser.add_argument("--key", help="the only key that the stub accepts; without it any")
     parser.add_argument("--solution", type=Path, required=True, help="file whose text the script writes to solution.py")
     parser.add_argument("--check", default="python check.py", help="command of the second turn")
     parser.add_argument("--extra", action="append", default=[], help="a further command beside it (may be given again)")
-    parser.add_argument("--use", nargs=2, action="append", default=[], metavar=("TOOL", "JSON"), help="a call in a further turn")
+    parser.add_argument(
+        "--use", nargs=2, action="append", default=[], metavar=("TOOL", "JSON"), help="a tool call in a further turn"
+    )
     parser.add_argument("--thinking", action="store_true", help="answers begin with thinking")
-    parser.add_argument("--provider", default="Stub Provider", help="who answers behind the broker")
-    parser.add_argument("--no-price", action="store_true", help="the broker does not tell what an answer costs")
-    parser.add_argument("--crowded", type=int, default=0, metavar="TOKENS", help="input that each answer claims beyond its own")
+    parser.add_argument("--provider", default="Stub Provider", help="the provider that answers behind the broker")
+    parser.add_argument("--no-price", action="store_true", help="the broker does not report what an answer costs")
+    parser.add_argument(
+        "--crowded", type=int, default=0, metavar="TOKENS", help="input tokens that each answer reports beyond its own"
+    )
     parser.add_argument("--log", type=Path, help="append a JSON line for each request and each answer to this file")
     return parser.parse_args()
 
 
-async def serve(given: argparse.Namespace) -> None:
-    """Listen, say where, and go on for ever."""
-    uses = [Use(name, json.loads(arguments)) for name, arguments in given.use]
+async def serve(arguments: argparse.Namespace) -> None:
+    """Listen, print the port, and serve for ever."""
+    uses = [Use(name, json.loads(values)) for name, values in arguments.use]
     script = Plan(
-        given.mode,
-        given.key,
-        turns(given.solution.read_text(), given.check, given.extra, uses),
-        thinking=given.thinking,
-        provider=given.provider,
-        price=not given.no_price,
-        crowded=given.crowded,
+        arguments.mode,
+        arguments.key,
+        turns(arguments.solution.read_text(), arguments.check, arguments.extra, uses),
+        thinking=arguments.thinking,
+        provider=arguments.provider,
+        price=not arguments.no_price,
+        crowded=arguments.crowded,
     )
-    runner = web.AppRunner(Server(script, given.log).app(), access_log=None)
+    runner = web.AppRunner(Server(script, arguments.log).app(), access_log=None)
     await runner.setup()
-    site = web.UnixSite(runner, str(given.unix)) if given.unix else web.TCPSite(runner, "127.0.0.1", given.port)
+    site = web.UnixSite(runner, str(arguments.unix)) if arguments.unix else web.TCPSite(runner, "127.0.0.1", arguments.port)
     await site.start()
-    if given.unix:
-        given.unix.chmod(0o666)
-    print(0 if given.unix else runner.addresses[0][1], flush=True)
+    if arguments.unix:
+        arguments.unix.chmod(0o666)
+    print(0 if arguments.unix else runner.addresses[0][1], flush=True)
     await asyncio.get_running_loop().create_future()
 
 

@@ -1,4 +1,4 @@
-"""Anthropic Messages, as the stub hears and speaks it."""
+"""Anthropic Messages: how the stub reads requests and writes answers."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from .script import ModelAccess, Reply, Tokens, Tool
+from .script import ParsedRequest, Reply, Tokens, Tool
 from .wire import Frame, pieces
 
 KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 500: "api_error"}
 
 
-def asked(body: Mapping[str, Any], path: str) -> ModelAccess:
-    """What a request says."""
+def parse(body: Mapping[str, Any], path: str) -> ParsedRequest:
+    """Parse a request."""
     results = [
         isinstance(message.get("content"), list) and any(part.get("type") == "tool_result" for part in message["content"])
         for message in body["messages"]
     ]
     tools = tuple(Tool(tool["name"], tool.get("input_schema") or {}) for tool in body.get("tools", ()) if "input_schema" in tool)
-    return ModelAccess(body["model"], tools, sum(results), bool(body.get("stream")))
+    return ParsedRequest(body["model"], tools, sum(results), bool(body.get("stream")))
 
 
-def told(tokens: Tokens) -> Tokens:
-    """What of them this interface tells: thinking is counted as output."""
+def reported(tokens: Tokens) -> Tokens:
+    """The tokens as this API reports them: thinking counts as output."""
     return replace(tokens, output=tokens.output + tokens.reasoning, reasoning=0)
 
 
@@ -52,12 +52,12 @@ def whole(reply: Reply) -> dict[str, Any]:
 
 
 def reason(reply: Reply) -> str:
-    """Why it stops."""
+    """The stop reason."""
     return "tool_use" if reply.calls else "end_turn"
 
 
 def frames(reply: Reply) -> list[Frame]:
-    """The answer as a stream, but for its end."""
+    """The answer as a stream, without its end."""
     start = whole(reply) | {"content": [], "stop_reason": None}
     start["usage"] = usage(reply.tokens) | {"output_tokens": 1, "service_tier": "standard"}
     return [
@@ -87,7 +87,7 @@ def streamed(index: int, block: dict[str, Any]) -> Iterator[Frame]:
 
 
 def end(reply: Reply) -> list[Frame]:
-    """The end of the stream: why it stops, and the usage."""
+    """The end of the stream: stop reason and usage."""
     stop = {"stop_reason": reason(reply), "stop_sequence": None}
     return [event("message_delta", delta=stop, usage=usage(reply.tokens)), event("message_stop")]
 

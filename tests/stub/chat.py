@@ -1,4 +1,4 @@
-"""OpenAI chat completions, as the stub hears and speaks them, with what OpenRouter and Moonshot add."""
+"""OpenAI chat completions, with what OpenRouter and Moonshot add: how the stub reads requests and writes answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .script import Call, ModelAccess, Reply, Tokens, Tool
+from .script import Call, ParsedRequest, Reply, Tokens, Tool
 from .wire import Frame, pieces
 
 KINDS = {
@@ -18,22 +18,22 @@ KINDS = {
 }
 
 
-def asked(body: Mapping[str, Any], path: str) -> ModelAccess:
-    """What a request says. The results of calls made side by side follow each other."""
+def parse(body: Mapping[str, Any], path: str) -> ParsedRequest:
+    """Parse a request. The results of parallel calls follow each other."""
     results = [role for role, _ in itertools.groupby(message["role"] for message in body["messages"])].count("tool")
     functions = [tool["function"] for tool in body.get("tools") or () if tool.get("type") == "function"]
     tools = tuple(Tool(function["name"], function.get("parameters") or {}) for function in functions)
-    return ModelAccess(body["model"], tools, results, bool(body.get("stream")), metered=metered(body))
+    return ParsedRequest(body["model"], tools, results, bool(body.get("stream")), metered=metered(body))
 
 
 def metered(body: Mapping[str, Any]) -> bool:
-    """Whether the request asks for the usage of a stream, in OpenAI's way or in OpenRouter's; else most servers tell none."""
+    """Whether the request asks for the usage of a stream, with OpenAI's or OpenRouter's field; else most servers report none."""
     given = (body.get("stream_options") or {}).get("include_usage"), (body.get("usage") or {}).get("include")
     return not body.get("stream") or True in given
 
 
-def told(tokens: Tokens) -> Tokens:
-    """What of them this interface tells."""
+def reported(tokens: Tokens) -> Tokens:
+    """The tokens as this API reports them."""
     return tokens
 
 
@@ -52,7 +52,7 @@ def usage(reply: Reply) -> dict[str, Any]:
 
 
 def head(reply: Reply, kind: str) -> dict[str, Any]:
-    """What every chunk begins with."""
+    """The fields that every chunk begins with."""
     found = {"id": f"chatcmpl-{reply.id}", "object": kind, "created": 1_700_000_000, "model": reply.model}
     return found if reply.provider is None else found | {"provider": reply.provider}
 
@@ -63,12 +63,12 @@ def called(call: Call) -> dict[str, Any]:
 
 
 def reason(reply: Reply) -> str:
-    """Why it stops."""
+    """The finish reason."""
     return "tool_calls" if reply.calls else "stop"
 
 
 def reasoning(reply: Reply, text: str) -> dict[str, Any]:
-    """A piece of the thinking, in OpenRouter's two fields or in the one of most others."""
+    """A piece of the thinking, in OpenRouter's two fields or in the one field of most others."""
     if reply.provider is None:
         return {"reasoning_content": text}
     return {"reasoning": text, "reasoning_details": [{"type": "reasoning.text", "text": text, "format": "unknown", "index": 0}]}
@@ -86,7 +86,7 @@ def whole(reply: Reply) -> dict[str, Any]:
 
 
 def frames(reply: Reply) -> list[Frame]:
-    """The answer as a stream, but for its end."""
+    """The answer as a stream, without its end."""
     found = [chunk(reply, {"role": "assistant", "content": ""})]
     found += [chunk(reply, reasoning(reply, piece)) for piece in pieces(reply.thinking)]
     found += [chunk(reply, {"content": piece}) for piece in pieces(reply.text)]
@@ -100,7 +100,7 @@ def frames(reply: Reply) -> list[Frame]:
 
 
 def end(reply: Reply) -> list[Frame]:
-    """The end of the stream: why it stops, and the usage where that was asked for."""
+    """The end of the stream: finish reason, and the usage where the request asks for it."""
     last = Frame(head(reply, "chat.completion.chunk") | {"choices": [], "usage": usage(reply)})
     return [chunk(reply, {}, reason(reply)), *([last] if reply.metered else []), Frame("[DONE]")]
 

@@ -1,4 +1,4 @@
-"""Gemini generateContent, as the stub hears and speaks it."""
+"""Gemini generateContent: how the stub reads requests and writes answers."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .script import ModelAccess, Reply, Tokens, Tool, filled
+from .script import ParsedRequest, Reply, Tokens, Tool, filled
 from .wire import Frame, pieces
 
 KINDS = {401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
 
 
-def asked(body: Mapping[str, Any], path: str) -> ModelAccess:
-    """What a request says; its model is in the path."""
+def parse(body: Mapping[str, Any], path: str) -> ParsedRequest:
+    """Parse a request; its model is in the path."""
     found = re.search(r"/models/([^/:]+):(stream)?", path)
     assert found is not None, path
     declared = [tool for group in body.get("tools") or () for tool in group.get("functionDeclarations") or ()]
     tools = tuple(Tool(tool["name"], tool.get("parametersJsonSchema") or tool.get("parameters") or {}) for tool in declared)
     results = [any("functionResponse" in part for part in content.get("parts", ())) for content in body["contents"]]
     settings = body.get("generationConfig") or {}
-    return ModelAccess(found[1], tools, sum(results), found[2] is not None, settings.get("responseJsonSchema"))
+    return ParsedRequest(found[1], tools, sum(results), found[2] is not None, settings.get("responseJsonSchema"))
 
 
-def told(tokens: Tokens) -> Tokens:
-    """What of them this interface tells: not what was written to a cache."""
+def reported(tokens: Tokens) -> Tokens:
+    """The tokens as this API reports them: without cache writes."""
     return replace(tokens, input=tokens.input + tokens.cache_write, cache_write=0)
 
 
@@ -52,10 +52,10 @@ def parts(reply: Reply) -> list[dict[str, Any]]:
 
 
 def piece(reply: Reply, content: list[dict[str, Any]], **fields: str) -> dict[str, Any]:
-    """A part of the answer. What it will have cost is not yet told."""
+    """A part of the answer, without its final usage."""
     candidate = {"content": {"role": "model", "parts": content}, "index": 0} | fields
-    told = {"promptTokenCount": usage(reply.tokens)["promptTokenCount"]}
-    return {"candidates": [candidate], "modelVersion": reply.model, "responseId": reply.id, "usageMetadata": told}
+    prompt_usage = {"promptTokenCount": usage(reply.tokens)["promptTokenCount"]}
+    return {"candidates": [candidate], "modelVersion": reply.model, "responseId": reply.id, "usageMetadata": prompt_usage}
 
 
 def whole(reply: Reply) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def whole(reply: Reply) -> dict[str, Any]:
 
 
 def frames(reply: Reply) -> list[Frame]:
-    """The answer as a stream, but for its end. A call is never split."""
+    """The answer as a stream, without its end. A call is never split."""
     found = []
     for part in parts(reply):
         texts = [part | {"text": text} for text in pieces(part["text"])] if "text" in part else [part]
@@ -73,12 +73,12 @@ def frames(reply: Reply) -> list[Frame]:
 
 
 def end(reply: Reply) -> list[Frame]:
-    """The end of the stream: why it stops, and the usage."""
+    """The end of the stream: finish reason and usage."""
     return [Frame(piece(reply, [{"text": ""}], finishReason="STOP") | {"usageMetadata": usage(reply.tokens)})]
 
 
 def document(schema: Mapping[str, Any]) -> str:
-    """A document of that schema, for the requests that want one."""
+    """A document of that schema, for requests that want one."""
     return json.dumps(filled(schema, {}))
 
 

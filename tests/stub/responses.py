@@ -1,4 +1,4 @@
-"""OpenAI Responses, as the stub hears and speaks them, with the three ways in which codex offers its tools."""
+"""OpenAI Responses, with codex's three ways to offer tools: how the stub reads requests and writes answers."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import replace
 from typing import Any
 
 from .chat import failure
-from .script import Call, ModelAccess, Reply, Tokens, Tool
+from .script import Call, ParsedRequest, Reply, Tokens, Tool
 from .wire import Frame, pieces
 
-__all__ = ["asked", "end", "failure", "frames", "told", "whole"]
+__all__ = ["end", "failure", "frames", "parse", "reported", "whole"]
 
 
-def asked(body: Mapping[str, Any], path: str) -> ModelAccess:
-    """What a request says. The results of calls made side by side follow each other."""
+def parse(body: Mapping[str, Any], path: str) -> ParsedRequest:
+    """Parse a request. The results of parallel calls follow each other."""
     given = body["input"] if isinstance(body["input"], list) else []
     is_result = (str(item.get("type", "")).endswith("_output") for item in given)
     results = [found for found, _ in itertools.groupby(is_result)].count(True)
-    return ModelAccess(body["model"], (*offered(body), *hidden(given)), results, bool(body.get("stream")))
+    return ParsedRequest(body["model"], (*offered(body), *hidden(given)), results, bool(body.get("stream")))
 
 
 def offered(body: Mapping[str, Any]) -> Iterator[Tool]:
-    """Tools in their usual place."""
+    """Tools in the usual field."""
     for tool in body.get("tools") or ():
         if tool.get("type") == "function":
             yield Tool(tool["name"], tool.get("parameters") or {})
@@ -33,7 +33,7 @@ def offered(body: Mapping[str, Any]) -> Iterator[Tool]:
 
 
 def hidden(given: list[dict[str, Any]]) -> Iterator[Tool]:
-    """The tool that takes programs, which newer models of codex find among the input."""
+    """The tool that takes programs, which codex puts into the input for newer models."""
     for item in given:
         if item.get("type") == "additional_tools":
             for space in item.get("tools", ()):
@@ -42,8 +42,8 @@ def hidden(given: list[dict[str, Any]]) -> Iterator[Tool]:
                         yield Tool("exec", {}, "code")
 
 
-def told(tokens: Tokens) -> Tokens:
-    """What of them this interface tells: not what was written to a cache."""
+def reported(tokens: Tokens) -> Tokens:
+    """The tokens as this API reports them: without cache writes."""
     return replace(tokens, input=tokens.input + tokens.cache_write, cache_write=0)
 
 
@@ -88,14 +88,14 @@ def whole(reply: Reply) -> dict[str, Any]:
 
 
 def opened(reply: Reply) -> dict[str, Any]:
-    """The answer before anything is in it."""
+    """The answer before it has content."""
     head = {"id": f"resp_{reply.id}", "object": "response", "created_at": 1_700_000_000, "status": "in_progress"}
     rest = {"model": reply.model, "output": [], "usage": None, "error": None, "parallel_tool_calls": True}
     return head | rest | {"tool_choice": "auto", "tools": []}
 
 
 def frames(reply: Reply) -> list[Frame]:
-    """The answer as a stream, but for its end."""
+    """The answer as a stream, without its end."""
     found = [event("response.created", response=opened(reply)), event("response.in_progress", response=opened(reply))]
     for index, item in enumerate(items(reply)):
         found += streamed(index, item)
@@ -109,8 +109,8 @@ def streamed(index: int, item: dict[str, Any]) -> Iterator[Frame]:
         return event(f"response.{kind}", item_id=item["id"], output_index=index, **fields)
 
     empty = {"message": {"content": []}, "reasoning": {"summary": []}, "function_call": {"arguments": ""}}
-    begun = item | empty.get(item["type"], {"input": ""})
-    yield event("response.output_item.added", output_index=index, item=begun | {"status": "in_progress"})
+    opening = item | empty.get(item["type"], {"input": ""})
+    yield event("response.output_item.added", output_index=index, item=opening | {"status": "in_progress"})
     match item:
         case {"type": "message", "content": [text]}:
             yield part("content_part.added", content_index=0, part=text | {"text": ""})
@@ -136,7 +136,7 @@ def streamed(index: int, item: dict[str, Any]) -> Iterator[Frame]:
 
 
 def end(reply: Reply) -> list[Frame]:
-    """The end of the stream: the whole answer once more, and the usage."""
+    """The end of the stream: the whole answer again, and the usage."""
     return numbered([event("response.completed", response=whole(reply))], len(frames(reply)))
 
 
@@ -146,5 +146,5 @@ def event(kind: str, **fields: Any) -> Frame:
 
 
 def numbered(found: list[Frame], first: int = 0) -> list[Frame]:
-    """The frames with the numbers that they bear in a stream."""
+    """The frames with their sequence numbers."""
     return [Frame({**dict(frame.data), "sequence_number": number}, frame.event) for number, frame in enumerate(found, first)]

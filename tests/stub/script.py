@@ -1,4 +1,4 @@
-"""What the stub plays: a fixed script of turns, and how each turn becomes calls of the tools that a request offers."""
+"""The stub's script: a fixed list of turns, and their translation into calls of the tools that a request offers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Shape = Literal["function", "free", "code"]
-"""How a tool is called: JSON arguments; one text as it stands; a program in JavaScript that calls other tools (codex)."""
+"""How a request calls a tool: with JSON arguments; with one text; with a JavaScript program that calls other tools (codex)."""
 WRITERS = re.compile(r"write|write_?file|create_file", re.IGNORECASE)
 SHELLS = re.compile(r"bash|shell|exec_command|shell_command|run_shell_command|run_command", re.IGNORECASE)
 PATIENCE_MS = 120_000
-"""For a shell tool that would otherwise answer before its command has ended."""
+"""The wait for a shell tool that would otherwise answer before its command has ended."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Tokens:
 
 
 TOKENS = (Tokens(800, 200, 64, 40, 10), Tokens(300, 900, 32, 35, 5), Tokens(200, 1100, 0, 30, 0), Tokens(150, 1300, 16, 25, 3))
-"""By turn; later turns cost what the last one does."""
+"""Usage by turn; later turns cost as much as the last one."""
 SIDE_TOKENS = Tokens(10, output=5)
-"""Of requests beside the conversation, such as one for a title."""
+"""Usage of requests beside the conversation, such as one for a title."""
 
 
 @dataclass(frozen=True)
@@ -79,28 +79,28 @@ class Call:
 
 
 @dataclass(frozen=True)
-class ModelAccess:
-    """What a request says, whichever interface it came by."""
+class ParsedRequest:
+    """A parsed request, of any API."""
 
     model: str
     tools: tuple[Tool, ...]
     turn: int
-    """Rounds of tool results that it already holds."""
+    """Rounds of tool results that it already contains."""
     stream: bool
     schema: Mapping[str, Any] | None = None
-    """Of the JSON document that it wants for an answer."""
+    """Schema of the JSON document that it wants as the answer."""
     metered: bool = True
-    """Whether a stream is to end with a usage record."""
+    """Whether a stream must end with a usage record."""
 
     @property
     def side(self) -> bool:
-        """Whether it offers no tool to work with, as a request for a title does."""
+        """Whether it offers no tool to work with, like a request for a title."""
         return not any(tool.shape == "code" or SHELLS.fullmatch(tool.name) for tool in self.tools)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer, whichever interface it goes by."""
+    """One answer, for any API."""
 
     model: str
     text: str
@@ -108,7 +108,7 @@ class Reply:
     calls: tuple[Call, ...] = ()
     thinking: str = ""
     provider: str | None = None
-    """As a broker says it."""
+    """As a broker reports it."""
     cost_usd: float | None = None
     id: str = ""
     metered: bool = True
@@ -120,7 +120,7 @@ def calls(acts: Sequence[Act], tools: Sequence[Tool]) -> tuple[Call, ...]:
 
 
 def call(act: Act, tools: Sequence[Tool]) -> Call:
-    """One act as a call of whichever of the tools can do it. LookupError when none can."""
+    """One act as a call of a tool that can do it."""
     number = f"call_{secrets.token_hex(8)}"
     if isinstance(act, Use):
         return Call(number, act.tool, act.arguments, "function")
@@ -141,7 +141,7 @@ def call(act: Act, tools: Sequence[Tool]) -> Call:
 
 
 def javascript(act: Write | Run) -> str:
-    """The act as a program for a tool that runs programs."""
+    """The act as a JavaScript program, for a tool that runs programs."""
     if isinstance(act, Write):
         return f"text(await tools.apply_patch({quoted(patch(act))}));"
     return f"text(await tools.exec_command({{cmd: {quoted(act.command)}, yield_time_ms: {PATIENCE_MS}}}));"
@@ -159,7 +159,7 @@ def patch(act: Write) -> str:
 
 
 def filled(schema: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that fit a JSON schema: what is known by the property's name, and of the rest what is required, by its type."""
+    """Arguments that fit a JSON schema: known values by the property's name; of the rest the required ones, by type."""
     arguments: dict[str, Any] = {}
     for name, kind in schema.get("properties", {}).items():
         value = next((value for pattern, value in known.items() if re.search(pattern, name, re.IGNORECASE)), None)

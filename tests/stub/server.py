@@ -1,4 +1,4 @@
-"""The stub over HTTP: four interfaces under any prefix, and a broker where the path has `/api/v1`, as OpenRouter has."""
+"""The stub over HTTP: four APIs under any prefix, and a broker where the path contains `/api/v1`, as OpenRouter's does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiohttp import web
 
 from . import anthropic, chat, gemini, responses
 from .plan import FAILURES, Plan, ends_badly, reply
-from .script import ModelAccess
+from .script import ParsedRequest
 
 RETRY_AFTER_S = 1
 LARGEST_BYTES = 64 << 20
@@ -26,12 +26,12 @@ ANSWERS: tuple[tuple[str, str, ModuleType], ...] = (
     ("chat", r"/chat/completions", chat),
     ("gemini", r"/models/[^/]+:(streamG|g)enerateContent", gemini),
 )
-"""Interface -> end of the path of a request for an answer."""
+"""(API, end of the path of a request for an answer, its module)."""
 COUNTS = re.compile(r".*(/messages/count_tokens|:countTokens)")
 
 
 class Server:
-    """Serves one plan and tells a log about it: one JSON line when a request has been read, one when it has been answered."""
+    """Server of one plan. It logs one JSON line when it has read a request, and one when it has answered."""
 
     def __init__(self, plan: Plan, log: Path | None) -> None:
         self.plan = plan
@@ -51,7 +51,7 @@ class Server:
                 file.write(json.dumps({"at_s": time.time(), **fields}).encode() + b"\n")
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """One request, whatever it is."""
+        """Handle any request."""
         number, raw = next(self.numbers), await request.read()
         body = json.loads(raw) if raw else {}
         api, module = next(
@@ -67,56 +67,63 @@ class Server:
             body=body,
         )
         if module is None or request.method != "POST":
-            return self.beside(request)
+            return self.answer_other(request)
         if self.plan.key is not None and key(request) != self.plan.key:
             self.note(kind="answer", number=number, status=401, wrong_key=True)
-            return web.json_response(module.failure(401, "the stub wants another key"), status=401)
-        asked = module.asked(body, request.path)
+            return web.json_response(module.failure(401, "the stub expects another key"), status=401)
+        parsed = module.parse(body, request.path)
         if failure := FAILURES.get(self.plan.mode):
             status, message = failure
-            self.note(kind="answer", number=number, status=status, turn=asked.turn, side=asked.side)
+            self.note(kind="answer", number=number, status=status, turn=parsed.turn, side=parsed.side)
             headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 429 else {}
             return web.json_response(module.failure(status, message), status=status, headers=headers)
         try:
-            return await self.answer(request, number, module, asked)
+            return await self.answer(request, number, module, parsed)
         except ConnectionResetError:
             self.note(kind="gone", number=number)
-            return web.Response()  # to nobody
+            return web.Response()  # the client is gone
 
-    def beside(self, request: web.Request) -> web.Response:
-        """What CLIs ask for besides answers."""
+    def answer_other(self, request: web.Request) -> web.Response:
+        """Answer what agent CLIs request besides answers."""
         if COUNTS.fullmatch(request.path):
             return web.json_response({"input_tokens": 1000, "totalTokens": 1000})
         if request.method == "HEAD" or request.path.endswith("/models"):
             return web.json_response({"object": "list", "data": [], "models": []})
         return web.json_response({"error": {"message": f"the stub has no {request.path}"}}, status=404)
 
-    async def answer(self, request: web.Request, number: int, module: ModuleType, asked: ModelAccess) -> web.StreamResponse:
-        """The next turn of the script, whole or as the mode breaks it."""
-        said = reply(asked, self.plan, "/api/v1/" in request.path)
-        told = {"usage": asdict(module.told(said.tokens)) | {"cost_usd": said.cost_usd}} if said.metered else {}
-        line = {"kind": "answer", "number": number, "status": 200, "turn": asked.turn, "side": asked.side, "model": said.model}
-        broken = ends_badly(asked, self.plan)
-        if not asked.stream and (not broken or self.plan.mode == "early"):
-            self.note(**line, **told)
-            return web.json_response(module.whole(said))
+    async def answer(self, request: web.Request, number: int, module: ModuleType, parsed: ParsedRequest) -> web.StreamResponse:
+        """Send the next turn of the script, whole or as the mode breaks it."""
+        answer = reply(parsed, self.plan, "/api/v1/" in request.path)
+        usage = {"usage": asdict(module.reported(answer.tokens)) | {"cost_usd": answer.cost_usd}} if answer.metered else {}
+        line = {
+            "kind": "answer",
+            "number": number,
+            "status": 200,
+            "turn": parsed.turn,
+            "side": parsed.side,
+            "model": answer.model,
+        }
+        broken = ends_badly(parsed, self.plan)
+        if not parsed.stream and (not broken or self.plan.mode == "early"):
+            self.note(**line, **usage)
+            return web.json_response(module.whole(answer))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         await response.prepare(request)
         if broken:
             self.note(**line, broken=self.plan.mode)
-            await self.broken(request, response, module, replace(said, calls=() if self.plan.mode == "early" else said.calls))
+            await self.broken(request, response, module, replace(answer, calls=() if self.plan.mode == "early" else answer.calls))
             return response
-        for frame in [*module.frames(said), *module.end(said)]:
+        for frame in [*module.frames(answer), *module.end(answer)]:
             await response.write(frame.encoded())
-        self.note(**line, **told)
+        self.note(**line, **usage)
         await response.write_eof()
         return response
 
-    async def broken(self, request: web.Request, response: web.StreamResponse, module: ModuleType, said: Any) -> None:
-        """The answer as the mode breaks it."""
+    async def broken(self, request: web.Request, response: web.StreamResponse, module: ModuleType, answer: Any) -> None:
+        """Send the answer as the mode breaks it."""
         if self.plan.mode == "hang":
             await asyncio.get_running_loop().create_future()  # until the client goes
-        frames = module.frames(said)
+        frames = module.frames(answer)
         for frame in frames if self.plan.mode == "early" else frames[: max(1, len(frames) // 2)]:
             await response.write(frame.encoded())
         if self.plan.mode == "cut":
@@ -127,7 +134,7 @@ class Server:
 
 
 def key(request: web.Request) -> str | None:
-    """What the request brings for a key, in whichever way."""
+    """The key of the request, from any of the places where clients put it."""
     bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
     named = (request.headers.get(name) for name in ("x-api-key", "x-goog-api-key"))
     return bearer or next((value for value in named if value), None) or request.query.get("key")

@@ -1,4 +1,4 @@
-"""Server-sent events, as all four interfaces stream."""
+"""Server-sent events, which all four APIs stream."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Frame:
     event: str | None = None
 
     def encoded(self) -> bytes:
-        """As it goes over the wire."""
+        """The bytes on the wire."""
         text = self.data if isinstance(self.data, str) else json.dumps(self.data)
         return ((f"event: {self.event}\n" if self.event else "") + f"data: {text}\n\n").encode()
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The text in the pieces in which it is streamed."""
+    """The text in the pieces in which the stub streams it."""
     return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
