@@ -1,7 +1,7 @@
-"""Plays a tape inside the sandbox, as an agent that knows beforehand what it will do. Standard library only.
+"""Replay a tape inside the sandbox, as an agent whose actions are fixed beforehand. Standard library only.
 
 The tape is JSON: {"steps": [{"at_s": 2.5, "write": "solution.py", "text": "..."}, {"run": ["python", "check.py"]}]}.
-A step with `at_s` waits until that many seconds after the start. Each thing that happens is one JSON line on standard output;
+A step with `at_s` waits until that many seconds after the start. Each event is one JSON line on standard output;
 the last one is of type `end`.
 """
 
@@ -25,7 +25,7 @@ def write(path: str, text: str) -> None:
 
 
 def run(command: list[str]) -> None:
-    """Run a command and echo its output; how it ends changes nothing."""
+    """Run a command and print its output. Its exit code changes nothing."""
     say("run", command=command)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"

@@ -1,8 +1,8 @@
-"""What Claude Code prints with `--output-format=stream-json`, one event a line, as steps."""
+"""Reader of Claude Code's events (`--output-format=stream-json`, one a line): each becomes trajectory steps."""
 
 
 def read(event: dict) -> list[dict]:
-    """The steps that one event tells of."""
+    """The steps in one event."""
     match event:
         case {"type": "system", "subtype": "init", "session_id": str(name)}:
             return [{"kind": "session", "id": name}]
@@ -37,7 +37,7 @@ def _text(content: object) -> str:
 
 
 def _result(event: dict) -> list[dict]:
-    """The last event. `subtype` says `success` even where the model could not be asked, and refused tools are no error there."""
+    """The last event. Its `subtype` is `success` even when no request reached the model, and refused tools are no error in it."""
     steps, text = _usage(event), str(event.get("result") or event.get("subtype") or "")
     well = event.get("is_error") is False
     if not well:
@@ -48,7 +48,7 @@ def _result(event: dict) -> list[dict]:
 
 
 def _usage(event: dict) -> list[dict]:
-    """By model, as `usage` lacks what subagents used. Thinking is part of the output."""
+    """Usage by model, because `usage` lacks what subagents used. Thinking is part of the output."""
     models = event.get("modelUsage")
     return [
         {

@@ -1,10 +1,10 @@
-"""What `codex exec --json` prints, one event a line, as steps."""
+"""Reader of the events of `codex exec --json` (one a line): each becomes trajectory steps."""
 
 import re
 
 
 def read(event: dict) -> list[dict]:
-    """The steps that one event tells of."""
+    """The steps in one event."""
     match event:
         case {"type": "thread.started", "thread_id": str(name)}:
             return [{"kind": "session", "id": name}]
@@ -29,7 +29,7 @@ def _completed(item: dict) -> list[dict]:
             return [{"kind": "text", "text": text}]
         case "reasoning":
             return [{"kind": "thinking", "text": text}]
-        case "error":  # a remark, such as that it does not know the model
+        case "error":  # a warning, for example that codex does not know the model
             return [_error(str(item.get("message") or ""))]
         case "command_execution":
             return [_result(item, item.get("aggregated_output"), item.get("exit_code") == 0)]
@@ -57,7 +57,7 @@ def _error(text: str) -> dict:
 
 
 def _usage(usage: object) -> list[dict]:
-    """Input holds what was read from a cache, output the reasoning."""
+    """Usage; input includes cache reads, output includes reasoning."""
     if not isinstance(usage, dict):
         return []
     given, output = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))

@@ -1,10 +1,10 @@
-"""What `gemini --output-format=stream-json` prints, one event a line, as steps."""
+"""Reader of the events of `gemini --output-format=stream-json` (one a line): each becomes trajectory steps."""
 
 import re
 
 
 def read(event: dict) -> list[dict]:
-    """The steps that one event tells of."""
+    """The steps in one event."""
     match event:
         case {"type": "init", "session_id": str(name)}:
             return [{"kind": "session", "id": name}]
@@ -41,7 +41,7 @@ def _error(text: str) -> dict:
 
 
 def _usage(stats: object) -> list[dict]:
-    """Input holds what was read from a cache; the thoughts are in the total only."""
+    """Usage; input includes cache reads, and only the total includes the thoughts."""
     if not isinstance(stats, dict) or not stats.get("total_tokens"):
         return []
     given, cached, output = (_count(stats.get(name)) for name in ("input_tokens", "cached", "output_tokens"))

@@ -1,7 +1,7 @@
-"""What `kimi -p --output-format=stream-json` prints, one event a line, as steps. It tells of no usage.
+"""Reader of the events of `kimi -p --output-format=stream-json` (one a line): each becomes trajectory steps.
 
-The hint how to go on comes last and only at the end of a run that went well, as kimi sees it: an answer that ended without a
-reason is one to kimi, and the gateway knows better.
+Kimi reports no usage. It prints its resume hint last, and only after a run that it counts as successful. It also counts an
+answer without a finish reason as successful; the gateway detects that.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import json
 
 
 def read(event: dict) -> list[dict]:
-    """The steps that one event tells of."""
+    """The steps in one event."""
     match event:
         case {"role": "assistant"}:
             return _said(event)
@@ -34,7 +34,7 @@ def _call(call: dict) -> dict:
     function = call.get("function")
     function = function if isinstance(function, dict) else {}
     arguments = function.get("arguments")
-    with contextlib.suppress(TypeError, ValueError, RecursionError):  # else what the model wrote is no JSON: as it stands
+    with contextlib.suppress(TypeError, ValueError, RecursionError):  # arguments that are not JSON stay text
         arguments = json.loads(arguments)
     return {"kind": "call", "id": call.get("id"), "tool": function.get("name"), "input": arguments}
 

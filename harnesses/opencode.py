@@ -1,11 +1,11 @@
-"""What `opencode run --format=json` prints, one event a line, as steps.
+"""Reader of the events of `opencode run --format=json` (one a line): each becomes trajectory steps.
 
-It has no last event. A step that finishes with `stop` ends the run, unless another step follows.
+OpenCode has no last event. A step that finishes with `stop` ends the run, unless another step follows.
 """
 
 
 def read(event: dict) -> list[dict]:
-    """The steps that one event tells of."""
+    """The steps in one event."""
     match event:
         case {"type": "step_start", "sessionID": str(name)}:
             return [{"kind": "session", "id": name}]
@@ -24,7 +24,7 @@ def read(event: dict) -> list[dict]:
 
 
 def _tool(part: dict, state: dict) -> list[dict]:
-    """It tells of a call when that has ended."""
+    """A call and its result: OpenCode reports a call when it has ended."""
     number, well = part.get("callID"), state.get("status") == "completed"
     output = state.get("output") if well else state.get("error")
     meta = state.get("metadata")
@@ -43,7 +43,7 @@ def _error(error: object) -> dict:
 
 
 def _usage(tokens: object) -> list[dict]:
-    """Already in disjoint parts."""
+    """Usage; OpenCode's parts are already disjoint."""
     if not isinstance(tokens, dict):
         return []
     cache = tokens.get("cache")
