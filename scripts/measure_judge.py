@@ -1,8 +1,8 @@
 """How well the judge repeats itself on this machine: `python scripts/measure_judge.py --hardware h200 [--times 10]`.
 
 Scores the problem's oracle several times in fresh processes (A/A), and beside a sandbox that sits idle as an agent's would.
-Prints one table for docs/measurements.md. Needs arena installed, and a GPU for any hardware but `cpu`. Each score is added to
-`--json FILE` as soon as it is there, and what the file holds already counts too: `--times 0 --beside 0` prints its table again.
+Prints one table for docs/measurements/judge.md. Needs arena installed, and a GPU for any hardware but `cpu`. Each score is added
+to `--json FILE` as soon as it is there. What the file holds already counts too: `--times 0 --beside 0` prints its table again.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ SCORES = {"gpu": 2, "cpu": 4}
 """How many there may be until two in a row agree: other work on a processor passes, while a GPU has no such excuse."""
 SPREAD = {"gpu": 0.01, "cpu": 0.25}
 """Largest relative difference between two scores of the oracle. A processor shared with other machines is no GPU: five scores
-in a row lay 12 % apart on one (docs/measurements.md)."""
+in a row lay 12 % apart on one (docs/measurements/judge.md)."""
 
 
 Scorer = Callable[..., Score]

@@ -18,7 +18,7 @@ class Sampling:
     max_calls: int = 128
     latency_calls: int = 1024
     """The same for a shape of the latency class. On a GPU the judge adds some 0.5 ms to a window by its own clock (wall over
-    device in docs/measurements.md), which would outweigh 128 tiny calls, and the veto would count it as theirs."""
+    device in docs/measurements/judge.md), which would outweigh 128 tiny calls, and the veto would count it as theirs."""
     cold_bytes: int = 0
     """A window's sets together take at least this much: no call finds its inputs in a cache."""
     sets_bytes: int = 128 * MIB

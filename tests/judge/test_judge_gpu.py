@@ -54,7 +54,7 @@ def test_verdict(path):
     result = scored(submission)
     print(
         result.verdict, getattr(result, "peak_fraction", ""), honest().peak_fraction, result.message
-    )  # for docs/measurements.md
+    )  # for docs/measurements/judge.md
     if "# at most: honest" in path.read_text().splitlines() and isinstance(result, Passed):
         assert result.peak_fraction <= MARGIN * honest().peak_fraction
         return
@@ -83,7 +83,7 @@ def test_a_latency_shape_has_a_mode_of_its_own_and_outweighs_the_judge(more, lau
     result = scored(Submission(source, hashlib.sha256(source).hexdigest()), latency=(small,))
     assert isinstance(result, Passed), result.message
     [found] = result.latency
-    print(found.measured_s, found.wall_s, found.calls_per_window, result.timings)  # for docs/measurements.md
+    print(found.measured_s, found.wall_s, found.calls_per_window, result.timings)  # for docs/measurements/judge.md
     assert {shape.launch_mode for shape in result.shapes} == {"graph"}
     assert found.launch_mode == launch_mode
     assert not found.vetoed
