@@ -50,7 +50,13 @@ class Submission:
 
 def collect(folder: Path, name: str = "solution.py", cap_bytes: int = SUBMISSION_BYTES) -> Submission:
     """The submission in `folder`, whatever stands there; raises NoSubmission. Safe while others write in the folder."""
-    data = read_regular(folder, name, cap_bytes)
+    return submission_of(read_regular(folder, name, cap_bytes), name)
+
+
+def submission_of(data: bytes, name: str = "solution.py") -> Submission:
+    """The submission with this source; raises NoSubmission, which calls it `name`."""
+    if len(data) > SUBMISSION_BYTES:
+        raise NoSubmission(f"{name} is too large: {len(data)} bytes (at most {SUBMISSION_BYTES})")
     # Python skips a leading byte order mark; without it every reader of the source, ours and Python's, sees the same characters.
     source = data.removeprefix(b"\xef\xbb\xbf")
     try:

@@ -1,116 +1,133 @@
-"""An agent's box: its command, variables, home and program, with everything filled in."""
+"""How an agent is started: its CLI, command, variables, files and limits, resolved once before the run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import jinja2
 
 from arena.agents import install
+from arena.agents.install import InstalledCli
+from arena.agents.select import launch_effort
+from arena.agents.trajectory import Read, reader
 from arena.catalog import SelectedModel
-from arena.errors import DataError, UsageError
+from arena.errors import DataError, Faults, UsageError
+from arena.gateway.config import GATEWAY_URL
 from arena.gateway.routes import route
 from arena.sandboxes import Limits, SandboxSpec
+from arena.sandboxes.limits import limits_for
 from arena.schema import Harness
 
-TAPE = "/run/arena/tape.json"
-"""Where `harnesses/builtin.py` finds its tape inside the sandbox."""
+REPLAY = "/run/arena/tape.json"
+"""Where `harnesses/builtin.py` finds the steps that it plays inside the sandbox."""
+KEY = "{key}"
+"""Stands for the run's own key until the gateway has made one."""
+PromptBy = Literal["stdin", "argument", "file"]
 TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
 
 
-def agent_box(
-    chosen: SelectedModel,
-    workspace: Path,
-    prompt: str,
-    *,
-    folder: Path,
-    limits: Limits,
-    gateway: str = "",
-    key: str = "",
-    login: bool = False,
-    tape: bytes | None = None,
-    gpu: int | None = None,
-) -> SandboxSpec:
-    """The box in which this model's harness is started. `folder` holds the harness's files. UsageError, DataError.
+@dataclass(frozen=True)
+class Launch:
+    """What the agent's sandbox starts with. `{key}` in a text stands for the run's own key."""
 
-    With `login` its program uses the login of the person who runs arena.
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    home: Mapping[str, bytes] = field(default_factory=dict)
+    """Path below HOME -> content."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Absolute path inside the sandbox -> content, read-only."""
+    cli: InstalledCli | None = None
+    """The installed agent CLI; None for a harness that needs none."""
+    limits: Limits = field(default_factory=Limits)
+    """Of the agent's sandbox on this machine."""
+    read_events: Read = lambda event: []
+    """Reads one JSON line of the agent's output into steps."""
+
+    def sandbox_spec(
+        self, prompt_by: PromptBy, workspace: Path, prompt: str, *, key: str = "", gpu: int | None = None
+    ) -> SandboxSpec:
+        """The agent's sandbox. `key` is the run's own, `gpu` the number of the device node that the agent may use."""
+        command = tuple(word.replace(KEY, key) for word in self.command)
+        return SandboxSpec(
+            kind="agent",
+            command=(*command, prompt) if prompt_by == "argument" else command,
+            workspace=workspace,
+            files=self.files,
+            home={path: content.replace(KEY.encode(), key.encode()) for path, content in self.home.items()},
+            binds={} if self.cli is None else {install.INSIDE: self.cli.folder},
+            path=() if self.cli is None else (f"{install.INSIDE}/{install.BIN}",),
+            env={name: value.replace(KEY, key) for name, value in self.env.items()},
+            stdin=prompt.encode() if prompt_by == "stdin" else b"",
+            gpu=gpu,
+            limits=self.limits,
+        )
+
+
+def resolve_launch(selected: SelectedModel, folder: Path, *, login: bool = False, replay: bytes | None = None) -> Launch:
+    """Find the harness's CLI, fill in its command, variables and templates, and load its reader of events.
+
+    Args:
+        selected: the harness and its model.
+        folder: where the harness's own files lie.
+        login: use the login of the person who runs arena, and no gateway.
+        replay: the steps that a built-in model plays.
+
+    Raises:
+        ArenaError: the CLI, the login or the effort is missing, or a template is wrong; every fault at once.
     """
-    harness = chosen.harness
-    words = words_of(chosen) | {"gateway": gateway, "key": key}
-    found = install.found(harness)
-    command = tuple(filled(word, words) for word in harness.command)
+    harness, faults = selected.harness, Faults()
+    events = folder / harness.events if harness.events else None
+    cli = faults.collect(lambda: install.installed(harness))
+    limits = faults.collect(lambda: limits_for("agent", harness.limits))
+    read_events = faults.collect(lambda: reader(events, harness.terminal_event))
+    rendered = faults.collect(lambda: _rendered(selected, folder, login=login, replay=replay))
+    faults.raise_all()
+    assert limits and read_events and rendered
+    return replace(rendered, cli=cli, limits=limits, read_events=read_events)
+
+
+def _rendered(selected: SelectedModel, folder: Path, *, login: bool, replay: bytes | None) -> Launch:
+    """Command, variables and files. UsageError, DataError."""
+    harness, model = selected.harness, selected.model
+    values = {"model": selected.model_name, "id": model.id or selected.model_name, "effort": launch_effort(selected)}
+    values["gateway"] = GATEWAY_URL if model.route is not None and not login else ""
+    needs_gateway = [name for name, value in harness.env.items() if "{gateway}" in value or KEY in value]
     files = {inside: (folder / name).read_bytes() for inside, name in harness.files.items()}
-    return SandboxSpec(
-        kind="agent",
-        command=(*command, prompt) if harness.prompt == "argument" else command,
-        workspace=workspace,
-        files=files if tape is None else files | {TAPE: tape},
-        home={path: rendered(harness, path, text, words, chosen) for path, text in harness.home.items()}
-        | (logged_in(harness) if login else {}),
-        binds={} if found is None else {install.INSIDE: found.folder},
-        path=() if found is None else (f"{install.INSIDE}/{install.BIN}",),
-        env={
-            name: filled(value, words)
-            for name, value in harness.env.items()
-            if not (login and ("{gateway}" in value or "{key}" in value))
-        },
-        stdin=prompt.encode() if harness.prompt == "stdin" else b"",
-        gpu=gpu,
-        limits=limits,
+    home = {path: _home_file(harness, path, text, values, selected) for path, text in harness.home.items()}
+    return Launch(
+        command=tuple(_filled(word, values) for word in harness.command),
+        env={name: _filled(value, values) for name, value in harness.env.items() if not (login and name in needs_gateway)},
+        home=home | (login_files(harness) if login else {}),
+        files=files if replay is None else files | {REPLAY: replay},
     )
 
 
-def logged_in(harness: Harness) -> dict[str, bytes]:
-    """What a harness's program keeps of the login, from our own HOME. UsageError when it is not there."""
+def login_files(harness: Harness) -> dict[str, bytes]:
+    """What a harness's CLI keeps of the login, read from the user's HOME. UsageError when it is not there."""
     if harness.login is None:
-        raise UsageError(f"harness {harness.name} knows no login: leave --login out, and give it a key")
+        raise UsageError(f"harness {harness.name} has no login: leave --login out, and give it a key")
     try:
         return {path: (Path.home() / path).read_bytes() for path in harness.login.files}
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}: log in with {harness.title} first, outside arena") from None
 
 
-def words_of(chosen: SelectedModel) -> dict[str, str]:
-    """What stands for `{model}`, `{id}` and `{effort}`. UsageError when an effort is needed and none is known."""
-    harness, effort = chosen.harness, chosen.model.effort
-    if effort is None and takes_effort(harness):
-        raise UsageError(
-            f"harness {harness.name} is started with an effort, and model {chosen.model_name} names none: give --effort"
-        )
-    if effort is not None and harness.efforts and effort not in harness.efforts:
-        raise UsageError(f"harness {harness.name} has no effort {effort!r} (it has {', '.join(harness.efforts)})")
-    written = "" if effort is None else harness.efforts.get(effort, effort)
-    return {"model": chosen.model_name, "id": chosen.model.id or chosen.model_name, "effort": written}
-
-
-def takes_effort(harness: Harness) -> bool:
-    """Whether anything of the harness is filled in with an effort."""
-    texts = (*harness.command, *harness.env.values())
-    return any("{effort}" in text for text in texts) or any("effort" in text for text in harness.home.values())
-
-
-def keeps_pins(harness: Harness) -> bool:
-    """Whether anything of the harness says who may answer."""
-    return any(word in text for text in harness.home.values() for word in ("{{ provider", "if provider"))
-
-
-def _broker(chosen: SelectedModel) -> bool:
-    """Whether the model's route passes requests on."""
-    return chosen.model.route is not None and route(chosen.model.route).pinned
-
-
-def filled(text: str, words: Mapping[str, str]) -> str:
-    """A word of a command, or a variable's value, with `{name}` replaced; other braces stay."""
-    for name, value in words.items():
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """The text with each `{name}` of `values` replaced; other braces stay."""
+    for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
     return text
 
 
-def rendered(harness: Harness, path: str, text: str, words: Mapping[str, str], chosen: SelectedModel) -> bytes:
+def _home_file(harness: Harness, path: str, text: str, values: Mapping[str, str], selected: SelectedModel) -> bytes:
     """A file of HOME from its template. DataError."""
+    model = selected.model
+    broker = model.route is not None and route(model.route).pinned
     try:
-        template = TEMPLATES.from_string(text)
-        return template.render(**words, provider=list(chosen.model.provider), broker=_broker(chosen)).encode()
+        key = KEY if values["gateway"] else ""
+        return TEMPLATES.from_string(text).render(**values, key=key, provider=list(model.provider), broker=broker).encode()
     except jinja2.TemplateError as error:
         raise DataError(f"harness {harness.name}: home.{path}: {error}") from None

@@ -1,4 +1,4 @@
-"""What a built-in model will do, as the tape that `harnesses/builtin.py` plays inside the sandbox."""
+"""The steps of a built-in model, which `harnesses/builtin.py` plays inside the sandbox."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from arena.schema import Profile
 Step = dict[str, object]
 
 
-def tape(chosen: SelectedModel, problem_folder: Path, profile: Profile, workspaces: Path) -> bytes | None:
-    """The tape of a built-in model; None for a model that thinks for itself. Unknown cheats and runs are usage errors."""
-    plays = chosen.model.plays
+def steps(selected: SelectedModel, problem_folder: Path, profile: Profile, workspaces: Path) -> bytes | None:
+    """The steps of a built-in model as JSON; None for an agent. UsageError for an unknown cheat or run."""
+    plays = selected.model.plays
     if plays is None:
         return None
     if plays == "nothing":
-        steps: list[Step] = []
+        found: list[Step] = []
     elif plays == "run:{name}":
-        steps = _replay(chosen.argument, workspaces)
+        found = _stored_steps(selected.argument, workspaces)
     else:
-        file = _solution(plays, chosen, problem_folder, profile)
-        steps = [{"at_s": 0.0, "write": "solution.py", "text": file.read_bytes().decode()}, {"run": ["python", "check.py"]}]
-    return json.dumps({"steps": steps}).encode()
+        file = _solution(plays, selected, problem_folder, profile)
+        found = [{"at_s": 0.0, "write": "solution.py", "text": file.read_bytes().decode()}, {"run": ["python", "check.py"]}]
+    return json.dumps({"steps": found}).encode()
 
 
-def _solution(plays: str, chosen: SelectedModel, problem_folder: Path, profile: Profile) -> Path:
-    """The file to play, chosen among those that exist, so that no name leads elsewhere."""
+def _solution(plays: str, selected: SelectedModel, problem_folder: Path, profile: Profile) -> Path:
+    """The file to play, chosen among those that exist, so that no name leads out of the folder."""
     found = solutions(problem_folder, profile)
     before, family, after = plays.partition("{name}")
     if not family:
         if plays not in found:
-            raise DataError(f"{problem_folder / 'solutions'}: there is no {plays}.py, and model {chosen.model_name} plays it")
+            raise DataError(f"{problem_folder / 'solutions'}: there is no {plays}.py, and model {selected.model_name} plays it")
         return found[plays]
     names = {stem.removeprefix(before).removesuffix(after): file for stem, file in found.items() if stem.startswith(before)}
-    if chosen.argument not in names:
-        raise UsageError(unknown(f"{chosen.model_name.partition('/')[0]} of {problem_folder.name}", chosen.argument, names))
-    return names[chosen.argument]
+    if selected.argument not in names:
+        raise UsageError(unknown(f"{selected.model_name.partition('/')[0]} of {problem_folder.name}", selected.argument, names))
+    return names[selected.argument]
 
 
-def _replay(run_id: str, workspaces: Path) -> list[Step]:
+def _stored_steps(run_id: str, workspaces: Path) -> list[Step]:
     """The stored file writes on their own time scale, shifted so that the first comes at once."""
     snapshots = {state.run.run_id: stored(state.run.snapshots) for state in runs(workspaces)}
     playable = {name: found for name, found in snapshots.items() if found}

@@ -1,7 +1,4 @@
-"""One agent's session: started in its box, watched, ended at the budget's end, told as a record. Nothing it does raises.
-
-supervise.py watches it, and ending.py says what its end is called.
-"""
+"""Play one agent's session: start it in its sandbox, supervise it, end it, record its end. Nothing the agent does raises."""
 
 from __future__ import annotations
 
@@ -12,155 +9,144 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arena import paths
-from arena.agents.launch import agent_box
+from arena.agents.run_spec import RunSpec
 from arena.agents.snapshots import Snapshots
-from arena.agents.status import Seen, decide
-from arena.agents.supervisor import Ending, Progress, Terms, supervise
-from arena.agents.trajectory import Trajectory, reader
+from arena.agents.status import Observed, decide
+from arena.agents.supervisor import Progress, SessionEnd, supervise
+from arena.agents.trajectory import Trajectory
 from arena.agents.transcript import Transcript
-from arena.catalog import SelectedModel
 from arena.files.text import plain
-from arena.gateway.config import GATEWAY_PORT, ModelAccess
+from arena.gateway.config import ModelAccess
 from arena.gateway.network import Network, connected
 from arena.results.run_folder import RunFolder
-from arena.sandboxes import Limits, RunningSandbox, Sandbox
-from arena.sandboxes.limits import limits_for
+from arena.sandboxes import RunningSandbox
 from arena.schema import Harness, Session
 from arena.system import tempdirs
 
 if TYPE_CHECKING:
     from arena.gateway.model.server import Gateway
 
-ADDRESS = f"http://127.0.0.1:{GATEWAY_PORT}"
-"""Of the gateway, inside the box."""
 SOCKET = "model"
-TOLD_S = 0.5
-"""The program's last word may be here before the gateway has written down why there was no other."""
-MESSAGE = 4000
-"""Characters of a session's message."""
-LISTED = 10_000
-"""Names of the workspace that are compared to see whether anything changed; a prankster may make millions."""
+LEDGER_DELAY_S = 0.5
+"""The agent's last event may arrive this long before the gateway has written why its last request failed."""
+MESSAGE_CHARACTERS = 4000
+LISTED_FILES = 10_000
+"""Names compared at the top of the workspace to see whether anything changed; an agent may make millions."""
 
 
 def play(
-    chosen: SelectedModel,
+    spec: RunSpec,
     run: RunFolder,
-    *,
-    terms: Terms,
-    sandbox: Sandbox,
     prompt: str,
-    tape: bytes | None = None,
+    *,
+    device_node: int | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
-    gpu: int | None = None,
-    limits: Limits | None = None,
-    network: Network = Network(),  # noqa: B008  frozen
-    asked: ModelAccess | None = None,
-    login: bool = False,
-    harness_folder: Path | None = None,
-    sandbox_name: str = "bwrap",
 ) -> Session:
-    """Run the agent in the run's workspace for its time; when this returns, the box is proven empty.
+    """Run the agent in the run's workspace for its budget. When this returns, the sandbox is proven empty.
 
-    `limits` are the harness's on this machine unless given. With `asked`, the gateway serves that model; with
-    `login` there is none, and the agent's program uses a person's subscription.
+    Args:
+        spec: the plan of the run.
+        run: its folder, with a filled workspace.
+        prompt: what the agent is asked.
+        device_node: number of the GPU's device node that the agent may use; None for none.
+        report: called about four times a second with the progress.
     """
-    harness, folder = chosen.harness, harness_folder or paths.harnesses()
-    limits = limits_for("agent", harness.limits) if limits is None else limits
-    read = reader(folder / harness.events if harness.events else None, harness.terminal_event)
-    before = _listing(run.work)
-    started_at = datetime.now(UTC)
-    equip = partial(agent_box, chosen, run.work, prompt, folder=folder, limits=limits, login=login, tape=tape, gpu=gpu)
-    with _gateway(asked, run, network) as (gateway, network), connected(network, run.network) as way:
-        box = equip(gateway=ADDRESS, key=gateway.key) if gateway else equip()
-        shown = [word.replace(gateway.key, "KEY") if gateway else word for word in box.command]
-        run.event("session_started", command=shown, env=sorted(box.env), budget_s=terms.budget_s)
-        box = replace(box, network=way.network, bridges=way.bridges, env={**box.env, **way.env})
-        with sandbox.run(box) as running, Snapshots(running.workspace or run.work, run.snapshots, run.event) as snapshots:
+    harness, before, started_at = spec.selected.harness, _listing(run.work), datetime.now(UTC)
+    with _gateway(spec.access, run, spec.network) as (gateway, network), connected(network, run.network) as connection:
+        key = gateway.key if gateway else ""
+        sandbox = spec.launch.sandbox_spec(harness.prompt, run.work, prompt, key=key, gpu=device_node)
+        shown = [word.replace(key, "KEY") if key else word for word in sandbox.command]
+        run.event("session_started", command=shown, env=sorted(sandbox.env), budget_s=spec.times.budget_s)
+        env = {**sandbox.env, **connection.env}
+        sandbox = replace(sandbox, network=connection.network, bridges=connection.bridges, env=env)
+        with (
+            spec.sandbox.run(sandbox) as running,
+            Snapshots(running.workspace or run.work, run.snapshots, run.event) as snapshots,
+        ):
             start_s = time.monotonic()
-            transcript = Transcript(running.stdout, running.stderr, run.agent, Trajectory(run.trajectory, read))
+            trajectory = Trajectory(run.trajectory, spec.launch.read_events)
+            transcript = Transcript(running.stdout, running.stderr, run.agent, trajectory)
             try:
-                ending = supervise(running, transcript, terms, gateway, report, start_s)
+                end = supervise(running, transcript, spec.times, gateway, report, start_s)
             finally:
-                # Also when the user interrupts: nothing lives on, and the readers come to the end of their pipes.
+                # Also when the user interrupts: no process lives on, and the readers reach the end of their pipes.
                 if gateway:
                     gateway.leaving()
                 running.kill()
                 empty_s = time.monotonic() - start_s
                 transcript.close()
-    seen = _seen(ending, transcript, harness, gateway, changed=_listing(run.work) != before)
-    status, message = decide(seen)
+    observed = _observed(end, transcript, harness, gateway, changed=_listing(run.work) != before)
+    status, message = decide(observed)
     if running.lost.count:
         run.event("not_kept", count=running.lost.count, first=running.lost.first)
-    if troubles := [*way.troubles, *(gateway.troubles if gateway else ())]:
+    if troubles := [*connection.troubles, *(gateway.troubles if gateway else ())]:
         run.event("network_trouble", troubles=troubles)
     session = Session(
         agent_status=status,
-        message=plain("; ".join([message, *_notes(running, transcript.trajectory), *troubles]), MESSAGE),
-        exit_code=ending.exit_code,
+        message=plain("; ".join([message, *_notes(running, trajectory), *troubles]), MESSAGE_CHARACTERS),
+        exit_code=end.exit_code,
         started_at=started_at,
-        elapsed_s=round(ending.elapsed_s, 3),
-        overshoot_s=round(max(0.0, empty_s - ending.granted_s), 3) if ending.cause == "budget" else 0.0,
+        elapsed_s=round(end.elapsed_s, 3),
+        overshoot_s=round(max(0.0, empty_s - end.granted_s), 3) if end.cause == "budget" else 0.0,
         events=transcript.events,
         snapshots=snapshots.count,
-        sandbox=sandbox_name,
+        sandbox=spec.sandbox_name,
         network=network.recorded(),
         allowed=tuple(map(str, network.allowed)),
         unsealed=network.mode == "open",
         limits=dict(running.limits),
-        usage=gateway.usage() if gateway else transcript.trajectory.usage if login else None,
-        unpinned=asked is not None and asked.route.pinned and not asked.provider,
+        usage=gateway.usage() if gateway else trajectory.usage if spec.login else None,
+        unpinned=spec.access is not None and spec.access.route.pinned and not spec.access.provider,
     )
     run.event("session_ended", **session.model_dump(mode="json"))
-    report(Progress("ended", plain(f"{status}: {message}"), ending.elapsed_s, terms.budget_s))
+    report(Progress("ended", plain(f"{status}: {message}"), end.elapsed_s, spec.times.budget_s))
     return session
 
 
 @contextmanager
-def _gateway(asked: ModelAccess | None, run: RunFolder, network: Network) -> Iterator[tuple[Gateway | None, Network]]:
-    """The gateway to the model that is asked for, and the network with it, for the length of the block."""
-    if asked is None:
+def _gateway(access: ModelAccess | None, run: RunFolder, network: Network) -> Iterator[tuple[Gateway | None, Network]]:
+    """Serve the gateway for the length of the block; the network with it."""
+    if access is None:
         yield None, network
         return
     from arena.gateway.model.server import serve  # its HTTP library takes half a second to import
 
-    with tempdirs.folder() as folder, serve(folder / SOCKET, run.ledger, asked) as gateway:
+    with tempdirs.folder() as folder, serve(folder / SOCKET, run.ledger, access) as gateway:
         yield gateway, replace(network, gateway=folder / SOCKET)
 
 
-def _seen(ending: Ending, transcript: Transcript, harness: Harness, gateway: Gateway | None, *, changed: bool) -> Seen:
-    trajectory, seen = transcript.trajectory, Seen(ending.exit_code)
+def _observed(end: SessionEnd, transcript: Transcript, harness: Harness, gateway: Gateway | None, *, changed: bool) -> Observed:
+    trajectory, observed = transcript.trajectory, Observed(end.exit_code)
     if gateway is not None:
         done_s = trajectory.ended_s if trajectory.ended_well else None
-        # What began to fail after its last word, such as a helper that lingered, says nothing of its work.
-        stop = gateway.stop if done_s is None or gateway.stopped_s <= done_s + TOLD_S else None
-        seen = replace(
-            seen,
+        # What failed after the agent was done, such as a request of a helper that lingered, does not change its status.
+        stop = gateway.stop if done_s is None or gateway.stopped_s <= done_s + LEDGER_DELAY_S else None
+        observed = replace(
+            observed,
             stop=(stop.status, stop.message) if stop else None,
-            asked=gateway.usage().requests,
+            requests=gateway.usage().requests,
             failed=gateway.last if done_s is None else gateway.last_before(done_s),
             refused=gateway.refused,
         )
     return replace(
-        seen,
-        cause=ending.cause,
+        observed,
+        cause=end.cause,
         done=None if trajectory.ended_s is None else trajectory.ended_well,
-        says_when_done=bool(harness.terminal_event or harness.events),
+        reports_its_end=bool(harness.terminal_event or harness.events),
         events=transcript.events,
         changed=changed,
-        told=f"it told: {plain(trajectory.error)}"
+        last_words=f"its last error: {plain(trajectory.error)}"
         if trajectory.error
         else f"agent/stderr.log ends: {transcript.last_error or 'empty'}",
     )
 
 
 def _notes(running: RunningSandbox, trajectory: Trajectory) -> list[str]:
-    """What there is to say of a box that has ended, besides how."""
-    notes = [f"the sandbox says that {hit}" for hit in running.exceeded]
+    """Remarks on a sandbox that has ended, besides the status."""
+    notes = [f"the sandbox reports: {limit}" for limit in running.exceeded]
     if lost := running.lost.count:
         notes.append(f"{lost} of the workspace's files could not be kept, among them {plain(running.lost.first[0])}")
     if trajectory.misread:
@@ -169,11 +155,11 @@ def _notes(running: RunningSandbox, trajectory: Trajectory) -> list[str]:
 
 
 def _listing(folder: Path) -> frozenset[tuple[str, int, int]]:
-    """Names, sizes and times at the top of the workspace, which tell whether somebody was at work there."""
+    """Names, sizes and times at the top of the workspace, which show whether the agent changed anything there."""
     try:
         with os.scandir(folder) as entries:
-            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in itertools.islice(entries, LISTED)]
+            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in itertools.islice(entries, LISTED_FILES)]
     except PermissionError:  # the agent locked its own folder: a change
         return frozenset()
-    # Not the change time: the folder is given to the box's user, and that counts as a change.
+    # Not the change time: the folder is given to the sandbox's user, and that counts as a change.
     return frozenset((name, status.st_size, status.st_mtime_ns) for name, status in found)

@@ -12,7 +12,7 @@ import sys
 import rich_click as click
 
 from arena import __version__
-from arena.cli import baseline, check, doctor, run, sandbox, schema, score, show
+from arena.cli import baseline, check, doctor, install, run, sandbox, schema, score, show
 from arena.cli import list as listing
 from arena.cli.console import people, safe
 from arena.errors import ArenaError, UsageError
@@ -44,7 +44,7 @@ def cli() -> None:
     """
 
 
-for module in (run, score, check, baseline, sandbox, listing, show, doctor, schema):
+for module in (run, score, check, baseline, sandbox, listing, show, doctor, install, schema):
     for command in module.COMMANDS:
         cli.add_command(command)
 

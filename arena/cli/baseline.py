@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import rich_click as click
 
-from arena import catalog, paths
-from arena import run as run_
+from arena import catalog, paths, run_cell
 from arena.cli import options
 from arena.cli.console import data, safe, tell, verdict
 from arena.errors import UsageError
+from arena.plan import problem_on, ready
 from arena.results import baselines
 from arena.sandboxes.backends import backend
 from arena.schema import BaselineLine
@@ -34,9 +34,9 @@ def baseline_(
     """Measure what torch and libraries reach at a problem. Stored under baselines/ and shown beside the scores, never scored."""
     if bool(names) == everything:
         raise UsageError(f"name the problems to measure, or --all (known: {', '.join(catalog.problems())})")
-    pairs = [options.problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
+    pairs = [problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
     sandbox = backend(sandbox_name)
-    run_.ready()
+    ready()
     from arena.authoring import baseline
 
     records, failed = [], 0
@@ -49,7 +49,7 @@ def baseline_(
             failed += 1
             continue
         tell(f"baselines {safe(baselines.write(paths.baselines(), record))}")
-        run_.render()
+        run_cell.render()
     if as_json:
         data(records)
     if failed:

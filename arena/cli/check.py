@@ -8,6 +8,7 @@ from arena import catalog
 from arena.cli import options
 from arena.cli.console import data, safe, tell, verdict
 from arena.errors import UsageError
+from arena.plan import problem_on
 from arena.sandboxes.backends import backend
 
 
@@ -31,7 +32,7 @@ def check(
     """The gate of a problem: its oracle, naive, wrong and cheating solutions each get the verdict on their first line."""
     if bool(names) == everything:
         raise UsageError(f"name the problems to check, or --all (known: {', '.join(catalog.problems())})")
-    pairs = [options.problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
+    pairs = [problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
     sandbox = backend(sandbox_name)
     from arena.authoring.check import Finding, check_problem
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 import rich_click as click
 
 from arena import catalog
-from arena import run as run_
-from arena.agents.model_access import pinned
+from arena.agents.select import select_model
 from arena.cli import options
 from arena.cli.console import data, safe, tell
 from arena.cli.display import Display
@@ -20,6 +19,7 @@ from arena.doctor.found import look
 from arena.doctor.gpu import Gpu, gpus
 from arena.doctor.gpu import checks as checks_of
 from arena.errors import ArenaError, SandboxError, UsageError
+from arena.plan import home
 from arena.sandboxes import docker
 from arena.sandboxes.backends import backend
 from arena.system import machine
@@ -51,8 +51,8 @@ def doctor(
 ) -> None:
     """Check that this machine can run agents and score what they leave, and say what to do where it cannot."""
     checks = []
-    chosen = pinned(run_.with_effort(catalog.model(model), effort), provider, unpinned=unpinned) if model else None
-    tried = _model(chosen, sandbox_name) if chosen else ()
+    selected = select_model(model, effort=effort, providers=provider, unpinned=unpinned) if model else None
+    tried = _model(selected, sandbox_name) if selected else ()
     for check in itertools.chain(_checks(sandbox_name, scoring, gpu), tried):
         checks.append(check)
         if not as_json:
@@ -77,18 +77,18 @@ def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
     yield Check("compiler", "ok" if compiler else "missing", compiler or install)
     found = look()
     yield from checks_of(found)
-    yield _tried("home", lambda: f"{run_.home()} (workspaces, annotations and leaderboard; $ARENA_HOME moves them)")
+    yield _tried("home", lambda: f"{home()} (workspaces, annotations and leaderboard; $ARENA_HOME moves them)")
     if scoring and (without := [check.name for check in (sandbox, torch) if check.state == "missing"]):
         yield Check("canary", "missing", f"nothing can be scored without {' and '.join(without)}")
     elif scoring:
         yield from _canaries(sandbox_name, gpus(found), gpu)
 
 
-def _model(chosen: catalog.SelectedModel, sandbox_name: str) -> Iterator[Check]:
+def _model(selected: catalog.SelectedModel, sandbox_name: str) -> Iterator[Check]:
     from arena.doctor import model  # its HTTP library takes half a second to import
 
     with Display() as display:
-        found = list(model.checks(chosen, backend(sandbox_name), display.show))
+        found = list(model.checks(selected, sandbox_name, display.show))
     yield from found
 
 

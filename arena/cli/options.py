@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from typing import get_args
 
 import rich_click as click
 
-from arena import catalog
 from arena.cli.console import safe, tell
-from arena.errors import UsageError
 from arena.gateway import network as network_
 from arena.gateway.config import Caps
-from arena.schema import Hardware, Problem
+from arena.schema import Hardware
 
 problem = click.option(
     "--problem", "-p", "problem_name", required=True, metavar="P", help="A folder under problems/ (`arena list problems`)."
@@ -49,8 +46,6 @@ _patience = click.option(
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 
-UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
 
 def network(command: Callable[..., None]) -> Callable[..., None]:
     """The three options about the network; the command gets one `network_.Network` for them."""
@@ -68,32 +63,15 @@ def provider(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def means(command: Callable[..., None]) -> Callable[..., None]:
-    """What the model may use up: the command gets `caps` and `patience_s`."""
+    """What the model may use up: the command gets `caps` and `patience`."""
 
     @functools.wraps(command)
     def with_means(
         *words: object, max_requests: int, max_tokens: int | None, max_cost: float | None, patience: str, **options: object
     ) -> None:
-        command(*words, caps=Caps(max_requests, max_tokens, max_cost), patience_s=seconds(patience, "--patience"), **options)
+        command(*words, caps=Caps(max_requests, max_tokens, max_cost), patience=patience, **options)
 
     return _requests(_tokens(_cost(_patience(with_means))))
-
-
-def seconds(text: str, option: str = "--budget") -> float:
-    """`45m`, `90s`, `1.5h` or a plain number of seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
-    if match is None or not float(match[1]):
-        raise UsageError(f"{option} {text!r}: give a time above zero such as 45m, 90s or 1.5h")
-    return float(match[1]) * UNITS_S[match[2] or "s"]
-
-
-def hardware_on(hardware_name: str | None, gpu: int) -> Hardware:
-    """The hardware of that name; without one, that of GPU number `gpu`, or `cpu` where there is no GPU."""
-    if hardware_name is not None:
-        return catalog.hardware(hardware_name)
-    from arena.judge.device.detect import hardware_here  # torch takes a second to import
-
-    return hardware_here(gpu)
 
 
 def say_hardware(hardware_name: str | None, hardware: Hardware, gpu: int) -> None:
@@ -101,11 +79,3 @@ def say_hardware(hardware_name: str | None, hardware: Hardware, gpu: int) -> Non
     if hardware_name is None:
         why = "torch finds no GPU here" if hardware.profile == "cpu" else f"GPU {gpu} is {safe(hardware.title)}"
         tell(f"hardware {hardware.name}: {why} (--hardware chooses another)")
-
-
-def problem_on(problem_name: str, hardware_name: str | None, gpu: int) -> tuple[Problem, Hardware]:
-    """The problem and the hardware, as `hardware_on` finds it; refused when the problem has no shapes for it."""
-    problem, hardware = catalog.problem(problem_name), hardware_on(hardware_name, gpu)
-    if hardware.profile not in problem.shapes:
-        raise UsageError(f"{problem_name} has no shapes for profile {hardware.profile!r} (it has {', '.join(problem.shapes)})")
-    return problem, hardware

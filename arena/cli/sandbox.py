@@ -15,6 +15,7 @@ from arena.cli import options
 from arena.cli.console import safe, tell
 from arena.errors import UsageError
 from arena.gateway.network import Network, connected
+from arena.plan import problem_on
 from arena.results import run_folder
 from arena.sandboxes import SandboxSpec
 from arena.sandboxes.backends import backend
@@ -49,7 +50,7 @@ def sandbox(
         raise UsageError("a worker has no workspace that --problem could fill: leave one of the two out")
     if kind == "worker" and network.mode != "none":
         raise UsageError("a submission is run without any network: --network is for --kind agent")
-    asked = options.problem_on(problem_name, hardware_name, 0) if problem_name else None
+    asked = problem_on(problem_name, hardware_name, 0) if problem_name else None
     wall = backend(sandbox_name)
     if asked:
         options.say_hardware(hardware_name, asked[1], 0)

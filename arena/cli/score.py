@@ -13,6 +13,7 @@ from arena.cli.console import data, safe, tell
 from arena.cli.display import Display
 from arena.cli.render import show_attainable, show_score
 from arena.errors import UsageError
+from arena.plan import hardware_on, problem_on
 from arena.sandboxes.backends import backend
 from arena.schema import Hardware, Score
 from arena.submission import NoSubmission, collect
@@ -30,7 +31,7 @@ def score(
     context: click.Context, file: Path, problem_name: str, hardware_name: str | None, gpu: int, sandbox_name: str, as_json: bool
 ) -> None:
     """Score one solution FILE. The same judge as in a run; it cannot know who wrote the file."""
-    problem, hardware = options.problem_on(problem_name, hardware_name, gpu)
+    problem, hardware = problem_on(problem_name, hardware_name, gpu)
     if not os.path.lexists(file):
         raise UsageError(f"{file}: no such file")
     sandbox = backend(sandbox_name)
@@ -61,7 +62,7 @@ def calibrate(hardware_name: str | None, gpu: int, as_json: bool) -> None:
 
     On hardware `cpu` these are the ceilings of scores; of a GPU they are shown beside the datasheet's, which stay the ceilings.
     """
-    hardware = options.hardware_on(hardware_name, gpu)
+    hardware = hardware_on(hardware_name, gpu)
     options.say_hardware(hardware_name, hardware, gpu)
     if hardware.profile == "gpu":
         _calibrate_gpu(hardware, gpu, as_json)

@@ -6,14 +6,14 @@ from typing import get_args
 
 import rich_click as click
 
-from arena import paths
-from arena import run as run_
+from arena import paths, run_cell
 from arena.cli import options
 from arena.cli.console import data, safe, tell
 from arena.cli.render import show_score, show_session, usage_words
 from arena.errors import UsageError
 from arena.files import documents
 from arena.gateway.model import ledger
+from arena.plan import ready
 from arena.results import annotations, baselines, leaderboard, run_folder
 from arena.schema import Annotation, Review
 
@@ -99,7 +99,7 @@ def annotate(
     as_json: bool,
 ) -> None:
     """Add your review to a run's annotation, or replace it. The machine's part is not touched."""
-    run_.ready()
+    ready()
     found = _find(run_id)
     if not isinstance(found, Path):
         raise UsageError(f"run {run_id} is {found.state}: it has no annotation to review")
@@ -112,7 +112,7 @@ def annotate(
         labels=labels,
         implication=implication,
     )
-    run_.render()
+    run_cell.render()
     data(done) if as_json else tell(f"{safe(found)}: reviewed as {word}")
 
 
@@ -120,8 +120,8 @@ def annotate(
 @options.as_json
 def leaderboard_(as_json: bool) -> None:
     """Rebuild leaderboard/ from annotations/ and baselines/. The same files give the same bytes."""
-    run_.ready()
-    run_.render()
+    ready()
+    run_cell.render()
     if as_json:
         data(leaderboard.build(annotations.read_all(paths.annotations()), baselines.read_all(paths.baselines())))
     else:

@@ -1,4 +1,4 @@
-"""Can this model be run here? Its program, its key, one small request, and the agent itself at a task that nobody can fail."""
+"""Try a model on this machine: its CLI, its route and key, one small request, and the agent itself at a trivial task."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from typing import Any
 
 import aiohttp
 
+from arena import catalog, paths
 from arena.agents import install, session
-from arena.agents.model_access import asked
-from arena.agents.supervisor import Progress, Terms
+from arena.agents.launch import resolve_launch
+from arena.agents.model_access import model_access
+from arena.agents.run_spec import RunSpec, TimeLimits
+from arena.agents.supervisor import Progress
 from arena.catalog import SelectedModel
 from arena.doctor import Check
 from arena.errors import ArenaError
 from arena.gateway.config import Caps, ModelAccess
 from arena.gateway.model.server import serve
+from arena.gateway.network import Network
 from arena.results import run_folder
-from arena.sandboxes import Sandbox
+from arena.sandboxes.backends import backend
 from arena.schema import Api, Cell
 from arena.system import tempdirs
 
@@ -38,27 +42,28 @@ print("PASS" if solution.x == 1 else "FAIL")
 WORDS = "Answer with one word."
 
 
-def checks(chosen: SelectedModel, sandbox: Sandbox, report: Callable[[Progress], None] = lambda _: None) -> Iterator[Check]:
-    """What a run of this model needs, one after the other; the first that is missing is the last that is looked at."""
+def checks(selected: SelectedModel, sandbox_name: str, report: Callable[[Progress], None] = lambda _: None) -> Iterator[Check]:
+    """Check what a run of this model needs, in order, up to the first thing that is missing."""
     try:
-        found = install.found(chosen.harness)
+        cli = install.installed(selected.harness)
     except ArenaError as error:
         yield Check("program", "missing", str(error))
         return
-    yield Check("program", "ok", f"{found.package} {found.version} in {found.folder}" if found else "none needed")
+    yield Check("program", "ok", f"{cli.package} {cli.version} in {cli.folder}" if cli else "none needed")
     try:
-        to = asked(chosen, CAPS)
+        access = model_access(selected, CAPS)
     except ArenaError as error:
         yield Check("route and key", "missing", str(error))
         return
-    if to is None:
-        yield Check("model", "ok", f"{chosen.model_name} needs no provider")
+    if access is None:
+        yield Check("model", "ok", f"{selected.model_name} needs no provider")
         return
-    yield Check("route and key", "ok", f"{to.route.title}: {f'{to.route.key} is there' if to.route.key else 'no key is needed'}")
-    probe = asyncio.run(_probe(to))
+    route = access.route
+    yield Check("route and key", "ok", f"{route.title}: {f'{route.key} is there' if route.key else 'no key is needed'}")
+    probe = asyncio.run(_probe(access))
     yield probe
     if probe.state == "ok":
-        yield _agent(chosen, to, sandbox, report)
+        yield _agent(_spec(selected, access, sandbox_name), report)
 
 
 def request(api: Api, model: str, provider: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
@@ -76,10 +81,10 @@ def request(api: Api, model: str, provider: tuple[str, ...]) -> tuple[str, dict[
     return f"/v1beta/models/{model}:generateContent", body
 
 
-async def _probe(to: ModelAccess) -> Check:
-    """One request through a gateway of its own, as an agent's would go."""
-    path, body = request(to.api, to.model, to.provider)
-    with tempdirs.folder() as folder, serve(folder / "model", folder / "ledger.jsonl", to) as gateway:
+async def _probe(access: ModelAccess) -> Check:
+    """Send one request through a gateway of its own, on the way that an agent's requests take."""
+    path, body = request(access.api, access.model, access.provider)
+    with tempdirs.folder() as folder, serve(folder / "model", folder / "ledger.jsonl", access) as gateway:
         keys = {"Authorization": f"Bearer {gateway.key}", "x-api-key": gateway.key, "x-goog-api-key": gateway.key}
         headers = keys | {"anthropic-version": "2023-06-01"}
         began_s = time.monotonic()
@@ -92,32 +97,48 @@ async def _probe(to: ModelAccess) -> Check:
             ):
                 text, status = await answer.text(), answer.status
         except (aiohttp.ClientError, TimeoutError) as error:
-            return Check("request", "missing", f"{to.route.base_url}: no answer ({error or type(error).__name__})")
+            return Check("request", "missing", f"{access.route.base_url}: no answer ({error or type(error).__name__})")
         took_s, used = time.monotonic() - began_s, gateway.usage()
         stop = gateway.stop
     if status != 200 or stop:
         why = stop.message if stop else " ".join(text[:400].split())
-        return Check("request", "missing", f"{to.route.base_url} answered {status} for {to.model}: {why}")
-    who = ", ".join((*used.models, *(f"by {name}" for name in used.providers))) or to.model
+        return Check("request", "missing", f"{access.route.base_url} answered {status} for {access.model}: {why}")
+    answered_by = ", ".join((*used.models, *(f"by {name}" for name in used.providers))) or access.model
     cost = "unknown" if used.cost_usd is None else f"{used.cost_usd:.6f} USD"
-    return Check("request", "ok", f"{who} answered in {took_s:.1f} s, cost {cost}")
+    return Check("request", "ok", f"{answered_by} answered in {took_s:.1f} s, cost {cost}")
 
 
-def _agent(chosen: SelectedModel, to: ModelAccess, sandbox: Sandbox, report: Callable[[Progress], None]) -> Check:
-    """The agent in its box, behind the gateway: it writes a file, runs a command, and says that it is done."""
+def _spec(selected: SelectedModel, access: ModelAccess, sandbox_name: str) -> RunSpec:
+    """A run of the trivial task: the canary problem stands for it, and no judge takes part."""
+    return RunSpec(
+        selected=selected,
+        launch=resolve_launch(selected, paths.harnesses()),
+        problem=catalog.problem("canary", paths.canary().parent),
+        hardware=catalog.hardware("cpu"),
+        gpu=0,
+        times=TimeLimits(AGENT_S),
+        sandbox_name=sandbox_name,
+        sandbox=backend(sandbox_name),
+        network=Network(),
+        access=access,
+    )
+
+
+def _agent(spec: RunSpec, report: Callable[[Progress], None]) -> Check:
+    """Let the agent write a file, run a command and report that it is done, in its sandbox and behind the gateway."""
     cell = Cell(
         problem="doctor",
         problem_version=1,
         problem_digest="",
-        harness=chosen.harness.name,
+        harness=spec.selected.harness.name,
         harness_digest="",
-        model=chosen.model_name,
+        model=spec.selected.model_name,
         hardware="cpu",
         budget_s=AGENT_S,
     )
     with tempdirs.folder() as root, run_folder.create(cell, manifest={}, root=root) as run:
         (run.work / "check.py").write_bytes(CHECK)
-        played = session.play(chosen, run, terms=Terms(AGENT_S), sandbox=sandbox, prompt=TASK, asked=to, report=report)
+        played = session.play(spec, run, TASK, report=report)
         solution = run.work / "solution.py"
         wrote = solution.is_file() and not solution.is_symlink() and solution.read_bytes().strip() == b"x = 1"
         ran = any(
@@ -126,9 +147,9 @@ def _agent(chosen: SelectedModel, to: ModelAccess, sandbox: Sandbox, report: Cal
             if (step := json.loads(line)).get("kind") == "result"
         )
     used = played.usage
-    told = f"{played.agent_status} after {played.elapsed_s:.1f} s and {used.requests if used else 0} requests"
+    outcome = f"{played.agent_status} after {played.elapsed_s:.1f} s and {used.requests if used else 0} requests"
     if played.agent_status == "complete" and wrote and ran:
-        return Check("agent", "ok", f"wrote a file, ran a command, {told}")
+        return Check("agent", "ok", f"wrote a file, ran a command, {outcome}")
     lacking = "" if wrote else "did not write `x = 1` into solution.py; "
-    lacking += "" if ran else "was not seen to run check.py; "
-    return Check("agent", "missing", f"{lacking}{told}: {played.message}")
+    lacking += "" if ran else "did not run check.py; "
+    return Check("agent", "missing", f"{lacking}{outcome}: {played.message}")

@@ -11,7 +11,10 @@ from arena.schema import Api, Route
 GATEWAY_PORT = 3127
 """Of the box's own 127.0.0.1, as is `PROXY_PORT`."""
 PROXY_PORT = 3128
+GATEWAY_URL = f"http://127.0.0.1:{GATEWAY_PORT}"
+"""Address of the gateway inside the sandbox."""
 PATIENCE_S = 300.0
+"""End a run after this long without a successful response of its provider."""
 
 
 @dataclass(frozen=True)

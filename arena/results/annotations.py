@@ -10,6 +10,7 @@ from typing import get_args
 
 from arena.errors import DataError, UsageError
 from arena.files import documents
+from arena.results import run_folder
 from arena.schema import Annotation, Quote, Review
 from arena.submission import NoSubmission, read_regular
 
@@ -123,3 +124,18 @@ def _lines(folder: Path, file: str, first: int, last: int) -> str:
         return chosen.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(f"{place}: these lines are not UTF-8 text") from None
+
+
+def publish(run: run_folder.RunFolder, annotation: Annotation, root: Path) -> None:
+    """Write a committed run's annotation below `root`, and note it in the run's events."""
+    write(root, annotation)
+    run.event("annotated")
+
+
+def settle(workspaces: Path, root: Path) -> None:
+    """Publish runs that were killed just after their commit. An annotation that a person removed stays removed."""
+    for entry in run_folder.runs(workspaces):
+        if entry.state != "committed" or (root / f"{entry.run.run_id}.yaml").exists():
+            continue
+        if not any(event["kind"] == "annotated" for event in run_folder.events(entry.run)):
+            publish(entry.run, documents.read_yaml(entry.run.result, Annotation), root)

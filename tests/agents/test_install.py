@@ -1,11 +1,11 @@
-"""Finding the agents' own programs."""
+"""Agent CLIs: what is found, what does not fit, and what npm is asked to install."""
 
 import json
 
 import pytest
 
 from arena.agents import install
-from arena.errors import UsageError
+from arena.errors import ArenaError, UsageError
 from arena.schema import Harness
 
 
@@ -22,7 +22,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def installed(home, version="2.1.7", started=True, node="24.1.0"):
+def made(home, version="2.1.7", started=True, node="24.1.0"):
     package = home / "tool" / "node_modules" / "@some" / "tool"
     package.mkdir(parents=True)
     (package / "package.json").write_text(json.dumps({"version": version}))
@@ -35,27 +35,26 @@ def installed(home, version="2.1.7", started=True, node="24.1.0"):
 
 
 def test_found(home):
-    installed(home)
-    found = install.found(harness())
+    made(home)
+    found = install.installed(harness())
     assert (found.package, found.version, found.folder) == ("@some/tool", "2.1.7", home / "tool")
     assert found.recorded("tool")["sha256"] == "a8076d3d28d21e02012b20eaf7dbf75409a6277134439025f282e368e3305abf"
 
 
 @pytest.mark.parametrize(
     ("version", "started", "words"),
-    [(None, True, "is not installed in"), ("2.0.9", True, "arena knows >=2.1,<2.2"), ("2.1.7", False, "has no tool")],
+    [(None, True, "is not installed in"), ("2.0.9", True, "arena supports >=2.1,<2.2"), ("2.1.7", False, "has no tool")],
 )
 def test_what_does_not_fit_says_what_to_type(home, version, started, words):
     if version:
-        installed(home, version, started)
+        made(home, version, started)
     with pytest.raises(UsageError, match=words) as refused:
-        install.found(harness())
-    typed = f"npm install --prefix {home / 'tool'} --no-fund --no-audit @some/tool@2.1.5 node@24.1.0"
-    assert str(refused.value).endswith(f"install it: {typed}")
+        install.installed(harness())
+    assert str(refused.value).endswith("run `arena install tool`")
 
 
 def test_a_harness_without_a_program(home):
-    assert install.found(harness().model_copy(update={"cli": None})) is None
+    assert install.installed(harness().model_copy(update={"cli": None})) is None
 
 
 @pytest.mark.parametrize(
@@ -68,12 +67,57 @@ def test_ranges(version, wanted, fits):
 
 @pytest.mark.parametrize(("node", "words"), [(None, "and .* has none"), ("20.0.0", "has 20.0.0")])
 def test_what_the_program_needs_beside_it(home, node, words):
-    installed(home, node=node)
+    made(home, node=node)
     with pytest.raises(UsageError, match=f"Tool needs node 24.1.0, (and )?.*{words.removeprefix('and .* ')}"):
-        install.found(harness())
+        install.installed(harness())
 
 
 @pytest.mark.parametrize("cli", [{"versions": "^2.1"}, {"packages": ["tool"]}, {"packages": ["tool@1 --global"]}])
 def test_a_cli_that_makes_no_sense_is_refused_when_it_is_read(cli):
     with pytest.raises(ValueError, match="give"):
         harness(**cli)
+
+
+NPM = """#!/bin/sh
+echo "$@" > "$(dirname "$0")/asked"
+[ -z "$FAIL" ] || { echo "network is down" >&2; exit 7; }
+"""
+
+
+@pytest.fixture
+def npm(tmp_path_factory, monkeypatch):
+    """A program named npm, which writes down its arguments."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "npm").write_text(NPM)
+    (folder / "npm").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def test_install_asks_npm_for_the_tried_versions(home, npm):
+    assert install.install(harness())
+    words = f"install --prefix {home / 'tool'} --no-fund --no-audit --loglevel=error @some/tool@2.1.5 node@24.1.0\n"
+    assert (npm / "asked").read_text() == words
+
+
+def test_install_leaves_the_tried_versions_alone(home, npm):
+    made(home, version="2.1.5")
+    assert not install.install(harness())
+    assert not (npm / "asked").exists()
+
+
+def test_install_reports_npms_own_words(home, npm, monkeypatch):
+    monkeypatch.setenv("FAIL", "1")
+    with pytest.raises(ArenaError, match=r"could not install Tool in .* \(exit code 7\): network is down"):
+        install.install(harness())
+
+
+def test_install_without_npm_says_how_to_get_it(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match=r"npm is not on PATH: install Node\.js"):
+        install.install(harness())
+
+
+def test_install_refuses_a_harness_without_a_cli(home):
+    with pytest.raises(UsageError, match="harness tool needs no CLI"):
+        install.install(harness().model_copy(update={"cli": None}))

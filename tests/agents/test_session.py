@@ -7,49 +7,27 @@ import re
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
 import command
 import pytest
+from sessions import DONE, agent, play, python
 from test_run_folder import cell, folders, problem
 
 from arena import catalog, paths
-from arena.agents import replay, session
+from arena.agents import replay
 from arena.agents.snapshots import stored
-from arena.agents.supervisor import Progress, Terms
+from arena.agents.supervisor import Progress
 from arena.catalog import SelectedModel
 from arena.errors import DataError, UsageError
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
 from arena.sandboxes import bwrap
-from arena.schema import Harness, Model, Session
+from arena.schema import Model
 from arena.submission import NoSubmission, collect
 
 pytestmark = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
-
-DONE = """import json; print(json.dumps({"type": "end"}), flush=True)\n"""
-
-
-def agent(*command: str, **given) -> SelectedModel:
-    """A harness whose command line is the agent."""
-    entry = Harness.model_validate(
-        {
-            "schema_version": 1,
-            "name": "fake",
-            "title": "fake",
-            "command": command,
-            "terminal_event": {"type": "end"},
-            "models": {"m": {}},
-        }
-        | given
-    )
-    return SelectedModel(entry, "m", Model(effort="high"), "")
-
-
-def python(program: str, **given) -> SelectedModel:
-    return agent("python", "-c", textwrap.dedent(program), **given)
 
 
 @pytest.fixture
@@ -60,11 +38,6 @@ def run(tmp_path: Path):
         made.work.chmod(0o700)
         subprocess.run(["rm", "-rf", "--one-file-system", str(made.work)], check=True)
         made.work.mkdir()
-
-
-def play(chosen: SelectedModel, run: RunFolder, **given) -> Session:
-    terms = Terms(given.pop("budget_s", 30), **{name: given.pop(name) for name in ("grace_s", "linger_s") if name in given})
-    return session.play(chosen, run, **{"terms": terms, "sandbox": bwrap, "prompt": "Write a kernel.\n"} | given)
 
 
 def test_complete(run: RunFolder) -> None:
@@ -312,7 +285,7 @@ def test_limits_of_a_harness_and_what_they_met(run: RunFolder) -> None:
     played = play(python(program, limits={"memory_mib": 128, "workspace_files": 50}), run)
     assert (played.agent_status, played.exit_code) == ("crashed", 137)
     assert "128 MiB" in played.limits["memory"] and "50 files" in played.limits["workspace"]
-    assert re.search(r"the sandbox says that its (memory|processes) .*128 MiB|more than 128", played.message)
+    assert re.search(r"the sandbox reports: its (memory|processes) .*128 MiB|more than 128", played.message)
 
 
 def test_files_that_cannot_be_kept_are_named_and_harmless(run: RunFolder) -> None:
@@ -346,9 +319,11 @@ def test_snapshots_carry_their_times(run: RunFolder) -> None:
 PARENT = """
 import sys
 from pathlib import Path
-sys.path[:0] = [{tests!r}, {root!r}]
-from test_session import *
-with workspace.create(cell(), manifest={{}}, root=Path({runs!r})) as made:
+sys.path[:0] = [{tests!r}, {tests!r} + '/results', {root!r}]
+from sessions import agent, play
+from test_run_folder import cell
+from arena.results import run_folder
+with run_folder.create(cell(), manifest={{}}, root=Path({runs!r})) as made:
     play(agent('sh', '-c', 'echo up; while :; do echo >>beat; sleep 0.02; done', {runs!r} + '/agent'), made, budget_s=120)
 """
 
@@ -357,7 +332,7 @@ with workspace.create(cell(), manifest={{}}, root=Path({runs!r})) as made:
 def test_an_arena_that_is_ended(number: signal.Signals, tmp_path: Path) -> None:
     """Killed or interrupted, it leaves a run that is listed as interrupted, and no process."""
     here = Path(__file__).parent
-    program = PARENT.format(tests=str(here), root=str(here.parent), runs=str(tmp_path))
+    program = PARENT.format(tests=str(here.parent), root=str(here.parents[1]), runs=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as process:
         command.until(lambda: any(path.stat().st_size for path in tmp_path.glob("*/agent/stdout.jsonl")), "the agent")
         assert [state.state for state in run_folder.runs(tmp_path)] == ["running"]
@@ -395,7 +370,7 @@ def home(tmp_path: Path) -> dict[str, Path]:
 def test_a_solution_is_played(spec: str, text: str, run: RunFolder, home: dict[str, Path]) -> None:
     prompt = run_folder.fill(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", **home)
     played = play(
-        built_in(spec), run, prompt=prompt, tape=replay.tape(built_in(spec), home["problem_folder"], "cpu", run.folder.parent)
+        built_in(spec), run, prompt=prompt, replay=replay.steps(built_in(spec), home["problem_folder"], "cpu", run.folder.parent)
     )
     assert (played.agent_status, played.exit_code, played.snapshots) == ("complete", 0, 1), played.message
     assert collect(run.work).source == text.encode()
@@ -406,7 +381,7 @@ def test_a_solution_is_played(spec: str, text: str, run: RunFolder, home: dict[s
 
 
 def test_nop(run: RunFolder, home: dict[str, Path]) -> None:
-    played = play(built_in("nop"), run, tape=replay.tape(built_in("nop"), home["problem_folder"], "cpu", run.folder.parent))
+    played = play(built_in("nop"), run, replay=replay.steps(built_in("nop"), home["problem_folder"], "cpu", run.folder.parent))
     assert (played.agent_status, played.events, played.snapshots) == ("complete", 2, 0)
     with pytest.raises(NoSubmission):
         collect(run.work)
@@ -419,7 +394,9 @@ def test_replay(run: RunFolder, home: dict[str, Path], tmp_path: Path) -> None:
     play(first, run)
     spec = f"replay/{run.run_id}"
     with run_folder.create(cell(model=spec), manifest={}, root=run.folder.parent) as again:
-        played = play(built_in(spec), again, tape=replay.tape(built_in(spec), home["problem_folder"], "cpu", run.folder.parent))
+        played = play(
+            built_in(spec), again, replay=replay.steps(built_in(spec), home["problem_folder"], "cpu", run.folder.parent)
+        )
         assert played.agent_status == "complete", played.message
         assert collect(again.work).source == b"x = 2"
         before, after = ([item.at_s for item in stored(made.snapshots)] for made in (run, again))
@@ -431,16 +408,16 @@ def test_names_that_are_not_there(run: RunFolder, home: dict[str, Path]) -> None
     """Nor does a name lead out of the folder: `../naive` is no cheat."""
     root = run.folder.parent
     with pytest.raises(UsageError, match=r"unknown cheat of add 'skyp': did you mean 'skip'\? \(known: skip\)"):
-        replay.tape(built_in("cheat/skyp"), home["problem_folder"], "cpu", root)
+        replay.steps(built_in("cheat/skyp"), home["problem_folder"], "cpu", root)
     for outside in ("../naive", "skip/../../reference"):
         with pytest.raises(UsageError, match="known: skip"):
-            replay.tape(built_in("cheat/skip")._replace(argument=outside), home["problem_folder"], "cpu", root)
+            replay.steps(built_in("cheat/skip")._replace(argument=outside), home["problem_folder"], "cpu", root)
     with pytest.raises(UsageError, match=r"unknown run with stored file writes 'x' \(known: none\)"):
-        replay.tape(built_in("replay/x"), home["problem_folder"], "cpu", root)
+        replay.steps(built_in("replay/x"), home["problem_folder"], "cpu", root)
     (home["problem_folder"] / "solutions" / "oracle.py").unlink()
     with pytest.raises(DataError, match=r"solutions: there is no oracle\.py"):
-        replay.tape(built_in("oracle"), home["problem_folder"], "cpu", root)
-    assert replay.tape(agent("true"), home["problem_folder"], "cpu", root) is None
+        replay.steps(built_in("oracle"), home["problem_folder"], "cpu", root)
+    assert replay.steps(agent("true"), home["problem_folder"], "cpu", root) is None
 
 
 def test_the_shipped_harness_is_complete() -> None:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sessions import DONE, play, python
 from test_bridge import served
 from test_egress import echo, near, upstream
-from test_session import DONE, play, python, run
+from test_session import run
 
 from arena.errors import SandboxError
 from arena.gateway.egress.rules import rule

@@ -14,8 +14,8 @@ LAYERS = [
     {"catalog", "results"},
     {"sandboxes", "gateway"},
     {"agents", "judge"},
-    {"run", "authoring"},
-    {"doctor"},
+    {"plan", "run_cell", "authoring"},
+    {"doctor", "api"},
     {"cli"},
     {"__main__"},
 ]
@@ -135,3 +135,11 @@ def test_torch_stays_with_judge_and_authoring():
         if used.split(".")[0] in ("torch", "triton")
     ]
     assert found == []
+
+
+def test_the_package_itself_imports_nothing():
+    assert set(imports(ARENA / "__init__.py", for_types=False)) <= {
+        "__future__.annotations",
+        "importlib.import_module",
+        "typing.TYPE_CHECKING",
+    }

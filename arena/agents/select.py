@@ -1,0 +1,92 @@
+"""Select the model of a run: by name, with the effort and the providers that the run asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from arena import catalog
+from arena.catalog import SelectedModel
+from arena.errors import Faults, UsageError
+from arena.gateway.routes import route
+from arena.schema import Harness
+
+
+def select_model(name: str, *, effort: str | None = None, providers: Sequence[str] = (), unpinned: bool = False) -> SelectedModel:
+    """The model of that name.
+
+    Args:
+        name: a model of `arena list models`, `harness/model`, or `harness/route/id`.
+        effort: asked of the model instead of its own.
+        providers: on a route that is a broker, the providers that may answer, in this order.
+        unpinned: on such a route, let the broker choose.
+
+    Raises:
+        UsageError: the name does not exist, or an option means nothing for this model. All faults at once.
+    """
+    selected = catalog.model(name)
+    faults = Faults()
+    with_effort = faults.collect(lambda: _with_effort(selected, effort))
+    with_providers = faults.collect(lambda: _with_providers(selected, providers, unpinned=unpinned))
+    faults.raise_all()
+    assert with_effort is not None and with_providers is not None
+    chosen = {"effort": with_effort.model.effort, "provider": with_providers.model.provider}
+    return selected._replace(model=selected.model.model_copy(update=chosen))
+
+
+def launch_effort(selected: SelectedModel) -> str:
+    """The effort as the harness writes it; empty without one. UsageError when the harness needs one, or does not know it."""
+    harness, effort = selected.harness, selected.model.effort
+    if effort is None and takes_effort(harness):
+        raise UsageError(f"harness {harness.name} needs an effort, and model {selected.model_name} names none: give --effort")
+    if effort is not None and harness.efforts and effort not in harness.efforts:
+        raise UsageError(f"harness {harness.name} has no effort {effort!r} (it has {', '.join(harness.efforts)})")
+    return "" if effort is None else harness.efforts.get(effort, effort)
+
+
+def takes_effort(harness: Harness) -> bool:
+    """Whether an effort appears in the harness's command, variables or home."""
+    texts = (*harness.command, *harness.env.values())
+    return any("{effort}" in text for text in texts) or any("effort" in text for text in harness.home.values())
+
+
+def passes_providers_on(harness: Harness) -> bool:
+    """Whether the harness's home files name the providers that may answer."""
+    return any(word in text for text in harness.home.values() for word in ("{{ provider", "if provider"))
+
+
+def _with_effort(selected: SelectedModel, effort: str | None) -> SelectedModel:
+    harness = selected.harness
+    if effort is not None:
+        if not takes_effort(harness):
+            raise UsageError(f"harness {harness.name} takes no effort (none of its texts has {{effort}}): leave --effort out")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", effort):
+            raise UsageError(f"--effort {effort!r}: give a word such as low, high or max")
+        selected = selected._replace(model=selected.model.model_copy(update={"effort": effort}))
+    launch_effort(selected)
+    return selected
+
+
+def _with_providers(selected: SelectedModel, providers: Sequence[str], *, unpinned: bool) -> SelectedModel:
+    model = selected.model
+    if model.route is None:
+        if providers or unpinned:
+            raise UsageError(f"model {selected.model_name} has no provider: leave --provider and --unpinned out")
+        return selected
+    broker = route(model.route)
+    if (providers or unpinned) and not broker.pinned:
+        raise UsageError(f"{broker.title} answers by itself: --provider and --unpinned are for routes that are brokers")
+    if providers and unpinned:
+        raise UsageError("--provider and --unpinned exclude each other")
+    allowed = () if unpinned else tuple(providers) or model.provider
+    if broker.pinned and not allowed and not unpinned:
+        raise UsageError(
+            f"{broker.title} would choose a provider for {model.id}, another one each time: name providers with --provider P, "
+            "or give --unpinned (the leaderboard shows it)"
+        )
+    if allowed and not passes_providers_on(selected.harness):
+        raise UsageError(
+            f"harness {selected.harness.name} cannot pass the providers on, so the gateway would refuse its requests: "
+            "choose another harness, the vendor's own route, or --unpinned"
+        )
+    return selected._replace(model=model.model_copy(update={"provider": allowed}))

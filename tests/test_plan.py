@@ -1,0 +1,90 @@
+"""The plan of a run: everything resolved once, and every fault reported at once."""
+
+import dataclasses
+
+import pytest
+
+from arena.errors import ArenaError, UsageError
+from arena.gateway.config import Caps
+from arena.gateway.network import Network
+from arena.plan import plan, seconds
+from arena.sandboxes import bwrap
+
+sandboxed = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path))
+    monkeypatch.setenv("ARENA_CLI", str(tmp_path / "cli"))
+    monkeypatch.setenv("ARENA_KEYS", str(tmp_path / "keys"))
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+
+
+@sandboxed
+def test_plan_resolves_a_built_in_model():
+    spec = plan("paged_attention", hardware="cpu", budget="90s")
+    assert (spec.problem.name, spec.hardware.name, spec.times.budget_s) == ("paged_attention", "cpu", 90.0)
+    assert (spec.access, spec.launch.cli, spec.network) == (None, None, Network())
+    assert b"solution.py" in spec.launch.files["/run/arena/tape.json"]
+    assert spec.times.silence_s is None, "a built-in model may be silent"
+    assert spec.cell().problem_digest
+
+
+@sandboxed
+def test_plan_is_frozen():
+    spec = plan("paged_attention", hardware="cpu")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.gpu = 1  # type: ignore[misc]
+
+
+def test_plan_reports_every_fault_at_once():
+    with pytest.raises(UsageError) as refused:
+        plan("paged_atention", "claude-opus-4-7", hardware="h2000", budget="soon", sandbox="vm", patience="-1")
+    text = str(refused.value)
+    assert text.startswith("5 faults:\n1. ")
+    for words in ("'paged_atention': did you mean", "'h2000'", "--budget 'soon'", "--patience '-1'", "unknown sandbox 'vm'"):
+        assert words in text
+
+
+def test_plan_reports_a_missing_cli_and_key_together():
+    with pytest.raises(UsageError) as refused:
+        plan("paged_atention", "claude-opus-4-7", hardware="cpu")
+    text = str(refused.value)
+    assert "paged_attention" in text
+    assert "Claude Code is not installed in" in text and "`arena install claude`" in text
+    assert "ANTHROPIC_API_KEY" in text
+
+
+def test_plan_reports_one_fault_as_it_is():
+    with pytest.raises(UsageError, match=r"^harness builtin takes no effort"):
+        plan("paged_attention", hardware="cpu", effort="high")
+
+
+@pytest.mark.parametrize("given", [{"caps": Caps(requests=3)}, {"patience": 9.0}, {"exclude_backoff": True}])
+def test_logins_refuse_options_of_the_gateway(given):
+    with pytest.raises(UsageError, match="with --login nothing is metered"):
+        plan("paged_attention", "claude-opus-4-7", hardware="cpu", login=True, **given)
+
+
+def test_logins_of_harnesses_without_one_are_refused():
+    with pytest.raises(UsageError, match="harness builtin has no login"):
+        plan("paged_attention", hardware="cpu", login=True)
+
+
+def test_unwritable_homes_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path / "file"))
+    with pytest.raises(ArenaError, match="cannot be written"):
+        plan("paged_attention", hardware="cpu")
+
+
+@pytest.mark.parametrize(("duration", "found"), [("45m", 2700.0), ("90s", 90.0), ("1.5h", 5400.0), ("30", 30.0), (2.5, 2.5)])
+def test_durations_are_read(duration, found):
+    assert seconds(duration, "--budget") == found
+
+
+@pytest.mark.parametrize("duration", ["0", "0.0m", "ten", "5 d", "", "-3s", "1e9"])
+def test_other_durations_name_their_option(duration):
+    with pytest.raises(UsageError, match=f"--budget '{duration}': give a time above zero"):
+        seconds(duration, "--budget")
