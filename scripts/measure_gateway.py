@@ -18,7 +18,8 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from arena.gateway.model.server import Gateway, ModelAccess, serve
+from arena.gateway.config import ModelAccess
+from arena.gateway.model.server import Gateway, serve
 from arena.schema import Route
 
 EVENTS, APART_S = 300, 0.005

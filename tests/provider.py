@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from arena.gateway.config import ModelAccess
-from arena.gateway.model.front import Gateway
 from arena.gateway.model.ledger import read as read_ledger
-from arena.gateway.model.server import serve
+from arena.gateway.model.server import Gateway, serve
 from arena.schema import Api, Route
 
 KEY = "sk-real-0123456789abcdef-never-inside"

@@ -603,7 +603,7 @@ def test_a_disk_with_room_for_half_a_line_gets_none_of_it(tmp_path: Path) -> Non
     program = """
 import resource, signal, sys
 from pathlib import Path
-from arena.gateway.egress.log import Entry, opened
+from arena.gateway.egress.proxy import Entry, opened
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))
 with opened(Path(sys.argv[1])) as log:

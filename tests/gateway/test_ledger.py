@@ -14,12 +14,10 @@ from arena.errors import DataError
 from arena.files import jsonl
 from arena.files.jsonl import Lines
 from arena.gateway.config import Caps, ModelAccess, Stop
-from arena.gateway.model.estimate import charged
 from arena.gateway.model.ledger import Ledger, opened, read
-from arena.gateway.model.ledger_lines import FAILED, FAULTS, GOOD, Began, Closed, Ended, Full, Line, Refused, Stopped
-from arena.gateway.model.stops import exhausted, failed, why
-from arena.gateway.model.totals import Tally
-from arena.gateway.model.usage import Tokens
+from arena.gateway.model.ledger_lines import FAILED, FAULTS, GOOD, Began, Closed, Ended, Full, Line, Refused, Stopped, Tokens
+from arena.gateway.model.outcome import charged
+from arena.gateway.model.totals import Tally, exhausted, failed, why
 from arena.schema import Route, Usage
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from arena.gateway.config import Caps, ModelAccess
 from arena.gateway.model.apis import Place, error, models, place
-from arena.gateway.model.headers import downward, once, upward
 from arena.gateway.model.policy import BODY_BYTES, VALUES, admitted, wish
+from arena.gateway.model.upstream import downward, once, upward
 from arena.gateway.refusal import Refusal
 from arena.schema import Api, Route
 

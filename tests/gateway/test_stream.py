@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from provider import STREAMS, TOKENS, events
 
 from arena.gateway.model.answers import READERS, Facts
-from arena.gateway.model.prices import price
+from arena.gateway.model.ledger_lines import Tokens
 from arena.gateway.model.redact import Guard, scrubbed
-from arena.gateway.model.sse import Events
-from arena.gateway.model.stream import Meter, wrong_model, wrong_provider
-from arena.gateway.model.usage import Tokens, reported_usd, tokens
+from arena.gateway.model.stream import Events, Meter, wrong_model, wrong_provider
+from arena.gateway.model.usage import price, reported_usd, tokens
 from arena.schema import Api
 
 APIS: tuple[Api, ...] = ("anthropic", "responses", "chat", "gemini")

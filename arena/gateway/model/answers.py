@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from arena.gateway.model.words import name, said
+from arena.gateway.model.redact import name, said
 from arena.schema import Api
 
 Json = Mapping[str, Any]

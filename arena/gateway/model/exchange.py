@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable, Coroutine
 
 import aiohttp
 from aiohttp import web
@@ -15,16 +16,13 @@ from yarl import URL
 
 from arena.gateway.config import ModelAccess
 from arena.gateway.model.apis import Place, key_header
-from arena.gateway.model.headers import downward, upward
 from arena.gateway.model.ledger_lines import Began, Ended, How
 from arena.gateway.model.outcome import Outcome
 from arena.gateway.model.policy import Wish
-from arena.gateway.model.redact import Guard, scrubbed
-from arena.gateway.model.rest import within
+from arena.gateway.model.redact import Guard, said, scrubbed
 from arena.gateway.model.state import Account
 from arena.gateway.model.stream import Meter, wrong_model, wrong_provider
-from arena.gateway.model.upstream import STREAM_HEAD_S, WHOLE_HEAD_S, Upstream, checked, headed
-from arena.gateway.model.words import said
+from arena.gateway.model.upstream import STREAM_HEAD_S, WHOLE_HEAD_S, Upstream, checked, downward, headed, upward
 from arena.gateway.refusal import Refusal
 
 STALLED_S = 50.0
@@ -190,3 +188,15 @@ def _abort(request: web.BaseRequest, out: web.StreamResponse) -> web.StreamRespo
     if request.transport is not None:
         request.transport.abort()
     return out
+
+
+async def within(work: Coroutine[None, None, None], limit_s: float, over: Callable[[], bool]) -> None:
+    """Do it, for so long at most, and not after the run.
+
+    Of a program that leaves we may hear twice: by a write that fails, and then by being cancelled.
+    """
+    task, end_s = asyncio.ensure_future(work), time.monotonic() + limit_s
+    while not task.done() and not over() and (left_s := end_s - time.monotonic()) > 0:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task}, timeout=left_s)
+    task.cancel()

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from arena.gateway.model.usage import Tokens
 from arena.schema import Api
 
 How = Literal["whole", "refused", "incomplete", "cut", "stalled", "error", "rejected", "stopped", "left"]
@@ -26,6 +25,24 @@ GOOD = ("whole", "refused")
 FAULTS = ("incomplete", "cut", "stalled", "error")
 """The provider's."""
 FAILED = (*FAULTS, "rejected", "stopped")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Of one answer, each token in one of these."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+    """Of those in `cache_write`: kept for an hour, at a higher price."""
+    output: int = 0
+    reasoning: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.input + self.cache_read + self.cache_write + self.output + self.reasoning
 
 
 @dataclass(frozen=True)

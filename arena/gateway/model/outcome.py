@@ -1,19 +1,16 @@
-"""From what was seen of an answer to its line in the ledger."""
+"""From what was seen of an answer to its line in the ledger, with an estimate for what could not be metered."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from arena.gateway.config import ModelAccess
 from arena.gateway.model.answers import Facts, Json, told
-from arena.gateway.model.estimate import charged
-from arena.gateway.model.ledger_lines import Began, Ended, How
-from arena.gateway.model.prices import Price, price
-from arena.gateway.model.redact import scrubbed
-from arena.gateway.model.usage import Tokens, reported_usd, tokens
-from arena.gateway.model.words import clean, said
+from arena.gateway.model.ledger_lines import Began, Ended, How, Tokens, unmetered
+from arena.gateway.model.redact import clean, said, scrubbed
+from arena.gateway.model.usage import Price, price, reported_usd, tokens
 
 RAW_BYTES = 1 << 12
 BAD_KEY = b"API_KEY_INVALID"
@@ -94,3 +91,36 @@ def _told(body: bytes) -> str:
 def _bounded(usage: Json) -> Json:
     found: Json = clean(usage)
     return found if len(json.dumps(found)) <= RAW_BYTES else {}
+
+
+TOKEN_BYTES = 3
+"""Of JSON with code in it; fewer than there are, so that the estimate is rather too high."""
+TOKENS_PER_S = 100
+"""What a model may think unseen."""
+
+
+def charged(asked: ModelAccess, began: Began, line: Ended) -> Ended:
+    """The same line with what is charged beyond its own numbers."""
+    if began.kind == "count":
+        return line
+    known = line.tokens or Tokens()
+    if not unmetered(line):
+        # Metered, but of another tier than the ordinary one, or of a model without a price.
+        usd = _usd(asked, began, known) if line.tokens is not None and line.cost_usd is None else 0.0
+        return replace(line, charged_usd=usd)
+    seen_in = known.input + known.cache_read + known.cache_write
+    seen_out = known.output + known.reasoning
+    guess_out = max(line.bytes // TOKEN_BYTES, int(line.seconds * TOKENS_PER_S))
+    guess = replace(
+        known,
+        input=known.input if seen_in else began.bytes // TOKEN_BYTES,
+        output=known.output + max(0, guess_out - seen_out),
+    )
+    usd = _usd(asked, began, guess)
+    beyond = None if usd is None else max(0.0, usd - (line.cost_usd or 0.0))
+    return replace(line, charged_tokens=guess.total - known.total, charged_usd=beyond)
+
+
+def _usd(asked: ModelAccess, began: Began, tokens: Tokens) -> float | None:
+    found = price(asked.route.prices, asked.model, tokens, datetime.fromisoformat(began.at))
+    return None if found is None else found.usd

@@ -12,7 +12,7 @@ from arena.gateway.config import ModelAccess
 from arena.gateway.model import provider_tools
 from arena.gateway.model.apis import Place, place, shown_keys
 from arena.gateway.model.provider_tools import SAID, Json, plain
-from arena.gateway.model.words import effort
+from arena.gateway.model.redact import effort
 from arena.gateway.refusal import Refusal
 from arena.schema import Api
 

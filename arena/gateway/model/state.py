@@ -11,10 +11,8 @@ from arena.gateway.model.apis import Place
 from arena.gateway.model.ledger import FULL, Ledger
 from arena.gateway.model.ledger_lines import FAULTS, GOOD, Began, Closed, Ended, Line, Refused, Stopped
 from arena.gateway.model.policy import Wish
-from arena.gateway.model.redact import scrubbed
-from arena.gateway.model.stops import exhausted, failed, impatient, why
-from arena.gateway.model.totals import Tally
-from arena.gateway.model.words import said
+from arena.gateway.model.redact import said, scrubbed
+from arena.gateway.model.totals import Tally, exhausted, failed, impatient, why
 from arena.gateway.refusal import Refusal
 from arena.schema import Usage
 

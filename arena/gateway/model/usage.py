@@ -1,34 +1,19 @@
-"""From a provider's own numbers to disjoint ones: what is counted where differs between the interfaces."""
+"""From a provider's own numbers to disjoint ones, and to their cost."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
+import genai_prices
+
+from arena.gateway.model.ledger_lines import Tokens
 from arena.schema import Api
 
 Json = Mapping[str, Any]
 MOST = 1 << 40
 """A larger count is no count."""
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Of one answer, each token in one of these."""
-
-    input: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    cache_write_1h: int = 0
-    """Of those in `cache_write`: kept for an hour, at a higher price."""
-    output: int = 0
-    reasoning: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.input + self.cache_read + self.cache_write + self.output + self.reasoning
 
 
 def tokens(api: Api, usage: Json) -> Tokens | None:
@@ -119,3 +104,33 @@ def _least(count: int | None, bound: int) -> int:
 def _inner(usage: Json, name: str) -> Json:
     found = usage.get(name)
     return found if isinstance(found, dict) else {}
+
+
+class Price(NamedTuple):
+    """A cost, and what it was looked up by."""
+
+    usd: float
+    model: str
+    """The table's entry. It is found loosely: for `gpt-5.5-codex` this may be `gpt-5.5`."""
+    data: str
+    """The table's version."""
+
+
+def price(provider: str | None, model: str, tokens: Tokens, at: datetime | None = None) -> Price | None:
+    """The cost of an answer at that time; None where the table does not know the model."""
+    if provider is None:
+        return None
+    usage = genai_prices.Usage(
+        input_tokens=tokens.input + tokens.cache_read + tokens.cache_write,
+        cache_read_tokens=tokens.cache_read,
+        cache_write_tokens=tokens.cache_write,
+        cache_write_1h_tokens=tokens.cache_write_1h,
+        output_tokens=tokens.output + tokens.reasoning,
+    )
+    try:
+        found = genai_prices.calc_price(usage, model, provider_id=provider, genai_request_timestamp=at)
+    except LookupError:
+        return None
+    if tokens.total and not found.total_price:  # the table has the model's name, but not its prices
+        return None
+    return Price(float(found.total_price), found.model.id, f"genai-prices {genai_prices.__version__}")
