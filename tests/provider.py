@@ -276,8 +276,8 @@ def read(connection: http.client.HTTPConnection) -> Reply:
 
 def asked(api: Api, url: str, **more: Any) -> ModelAccess:
     """What a gateway of these tests is told."""
-    pinned = more.pop("pinned", False)
-    route = Route(title="The provider", apis=(api,), base_url=url, key="K", pinned=pinned)
+    broker = more.pop("broker", False)
+    route = Route(title="The provider", apis=(api,), base_url=url, key="K", broker=broker)
     return ModelAccess(**{"api": api, "route": route, "key": KEY, "model": "m-1"} | more)
 
 

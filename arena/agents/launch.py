@@ -97,7 +97,7 @@ def keeps_pins(harness: Harness) -> bool:
 
 def _broker(chosen: SelectedModel) -> bool:
     """Whether the model's route passes requests on."""
-    return chosen.model.route is not None and route(chosen.model.route).pinned
+    return chosen.model.route is not None and route(chosen.model.route).broker
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:

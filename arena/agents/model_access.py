@@ -25,12 +25,12 @@ def pinned(chosen: SelectedModel, provider: Sequence[str] = (), *, unpinned: boo
             raise UsageError(f"model {chosen.model_name} asks no provider: --provider and --unpinned mean nothing")
         return chosen
     broker = route(model.route)
-    if (provider or unpinned) and not broker.pinned:
+    if (provider or unpinned) and not broker.broker:
         raise UsageError(f"{broker.title} answers by itself: --provider and --unpinned are for routes that pass requests on")
     if provider and unpinned:
         raise UsageError("--provider and --unpinned exclude each other")
     providers = () if unpinned else tuple(provider) or model.provider
-    if broker.pinned and not providers and not unpinned:
+    if broker.broker and not providers and not unpinned:
         raise UsageError(
             f"{broker.title} would choose who answers for {model.id}, another one each time: name them with --provider P, "
             "or say --unpinned (the leaderboard shows it)"

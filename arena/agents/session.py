@@ -113,7 +113,7 @@ def play(
         unsealed=network.mode == "open",
         limits=dict(running.limits),
         usage=gateway.usage() if gateway else transcript.trajectory.usage if login else None,
-        unpinned=asked is not None and asked.route.pinned and not asked.provider,
+        unpinned=asked is not None and asked.route.broker and not asked.provider,
     )
     run.event("session_ended", **session.model_dump(mode="json"))
     report(Progress("ended", plain(f"{status}: {message}"), ending.elapsed_s, terms.budget_s))

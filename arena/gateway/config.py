@@ -41,7 +41,7 @@ class ModelAccess:
     model: str
     """What the provider calls it. A request for any other is refused."""
     provider: tuple[str, ...] = ()
-    """On a pinned route: who may answer, in this order. Empty: anybody."""
+    """On a broker's route: who may answer, in this order. Empty: anybody."""
     caps: Caps = Caps()
     patience_s: float = PATIENCE_S
     """How long a provider may fail, without one good answer, until the run is ended."""

@@ -29,8 +29,8 @@ class Route(Record):
     """Whether it goes as `Authorization: Bearer` even where the interface has a header of its own, as copies of it often want."""
     prices: str | None = None
     """The provider's name in the price table of genai-prices; None: the cost stays unknown."""
-    pinned: bool = False
-    """Whether this is a broker that passes a request on to one of many providers: then a model must name those it may use."""
+    broker: bool = False
+    """Whether this route forwards each request to one of several providers: a model on it must name those it may use."""
 
     @field_validator("base_url")
     @classmethod
@@ -93,7 +93,7 @@ class Model(Record):
     route: Name | None = None
     """Which route leads to it (`arena list routes`); None: the harness needs no model."""
     provider: tuple[str, ...] = ()
-    """On a route that is `pinned`: the providers that may answer, in this order, and no other."""
+    """On a broker's route: the providers that may answer, in this order, and no other."""
     effort: str | None = None
     plays: str | None = None
     """Built-in harness only: which of the problem's solutions it plays, `nothing`, or `run:{name}` for a stored run;

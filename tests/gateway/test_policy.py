@@ -24,8 +24,8 @@ JSON = {"Content-Type": "application/json"}
 GEMINI = "models/m-1:streamGenerateContent"
 
 
-def asked(api: Api, *, pinned: bool = False, provider: tuple[str, ...] = (), model: str = "m-1") -> ModelAccess:
-    route = Route(title="t", apis=(api,), base_url="https://p.test/v1", key="K", pinned=pinned)
+def asked(api: Api, *, broker: bool = False, provider: tuple[str, ...] = (), model: str = "m-1") -> ModelAccess:
+    route = Route(title="t", apis=(api,), base_url="https://p.test/v1", key="K", broker=broker)
     return ModelAccess(api, route, "sk-real-key", model, provider)
 
 
@@ -279,7 +279,7 @@ def test_packed_bodies(pack: Any):
 )
 @pytest.mark.parametrize("api", ["anthropic", "responses", "chat"])
 def test_a_pin_that_is_not_kept(api: Api, provider: Any):
-    found = refusal(api, {"provider": provider}, pinned=True, provider=("a", "b"))
+    found = refusal(api, {"provider": provider}, broker=True, provider=("a", "b"))
     assert (found.status, '"order": ["a", "b"]' in found.reason) == (403, True)
 
 
@@ -292,7 +292,7 @@ def test_a_pin_that_is_not_kept(api: Api, provider: Any):
     ],
 )
 def test_a_pin_that_is_kept(provider: Any):
-    ask("chat", {"provider": provider}, pinned=True, provider=("a", "b"))
+    ask("chat", {"provider": provider}, broker=True, provider=("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -306,14 +306,14 @@ def test_a_pin_that_is_kept(provider: Any):
     ],
 )
 def test_a_pin_that_could_leave_nobody(more: Any):
-    found = refusal("chat", {"provider": {"order": ["a"], "allow_fallbacks": False} | more}, pinned=True, provider=("a",))
+    found = refusal("chat", {"provider": {"order": ["a"], "allow_fallbacks": False} | more}, broker=True, provider=("a",))
     assert (found.status, "nobody who may answer" in found.reason) == (403, True)
 
 
 def test_without_a_pin_the_broker_chooses():
-    ask("chat", {"provider": None}, pinned=True)
+    ask("chat", {"provider": None}, broker=True)
     for choice in ({"order": ["z"]}, {"ignore": ["z"]}, {"sort": "price"}):
-        assert refusal("chat", {"provider": choice}, pinned=True).status == 403
+        assert refusal("chat", {"provider": choice}, broker=True).status == 403
     ask("chat", {"provider": {"order": ["z"]}}, provider=("a",))
 
 
@@ -359,14 +359,14 @@ def test_another_price(api: Api, more: Any):
 
 @pytest.mark.parametrize("caps", [Caps(tokens=9), Caps(cost_usd=1.0)])
 def test_a_stream_tells_its_numbers_where_a_cap_needs_them(caps: Caps):
-    def request(body: Any, *, pinned: bool = False) -> None:
+    def request(body: Any, *, broker: bool = False) -> None:
         data = json.dumps({"model": "m-1"} | body).encode()
-        wish(replace(asked("chat", pinned=pinned), caps=caps), Place("model", "x"), JSON, data)
+        wish(replace(asked("chat", broker=broker), caps=caps), Place("model", "x"), JSON, data)
 
     for body in ({"stream": True}, {"stream": True, "stream_options": {"include_usage": 1}}):
         with pytest.raises(Refusal, match="include_usage"):
             request(body)
-        request(body, pinned=True)
+        request(body, broker=True)
         ask("chat", body)
     request({})
     request({"stream": True, "stream_options": {"include_usage": True}})
@@ -385,7 +385,7 @@ def test_an_effort_that_is_none(effort: Any):
 
 
 def test_a_search_by_the_models_name():
-    assert refusal("chat", pinned=True, model="m-1:online").status == 403
+    assert refusal("chat", broker=True, model="m-1:online").status == 403
 
 
 TOOLS: list[tuple[Api, Any]] = [
@@ -450,7 +450,7 @@ def test_tools_of_the_programs_own(api: Api, tools: Any):
 )
 def test_a_brokers_own_tools_bear_the_same_names(api: Api, tool: Any):
     ask(api, {"tools": [tool]})
-    assert refusal(api, {"tools": [tool]}, pinned=True).status == 403
+    assert refusal(api, {"tools": [tool]}, broker=True).status == 403
 
 
 FIELDS: list[tuple[Api, Any]] = [
@@ -641,9 +641,9 @@ json_values = st.recursive(
     ),
 )
 def test_no_body_surprises(api: Api, more: Any):
-    for pinned in (False, True):
+    for broker in (False, True):
         with contextlib.suppress(Refusal):
-            ask(api, more, pinned=pinned, provider=("a",))
+            ask(api, more, broker=broker, provider=("a",))
 
 
 @pytest.mark.parametrize("api", APIS)

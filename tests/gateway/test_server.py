@@ -402,7 +402,7 @@ def test_another_model_ends_the_run_and_the_rest_of_its_answer_stays_out(tmp_pat
 
 @pytest.mark.parametrize(("pin", "good"), [("deepinfra", True), ("deep-infra/fp8", True), ("fireworks", False)])
 def test_a_pinned_route_looks_at_who_answers(tmp_path: Path, pin: str, good: bool):
-    with run(tmp_path, "chat", Answer([STREAMS["chat"]]), pinned=True, provider=(pin,)) as agent:
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]]), broker=True, provider=(pin,)) as agent:
         assert agent.ask().status == 403
         assert agent.ask(agent.body(provider={"order": [pin]})).status == 403
         assert agent.upstream.heard == []
@@ -463,7 +463,7 @@ def test_a_refusal_of_the_model_is_told(tmp_path: Path):
 
 @pytest.mark.parametrize("caps", [Caps(requests=2), Caps(tokens=300), Caps(cost_usd=0.02)])
 def test_used_up_caps_end_the_run(tmp_path: Path, caps: Caps):
-    with run(tmp_path, "chat", Answer([STREAMS["chat"]]), pinned=True, caps=caps) as agent:
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]]), broker=True, caps=caps) as agent:
         assert [agent.ask().status for _ in range(2)] == [200] * 2
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.gateway.stop is None  # what was answered may still be made use of
@@ -587,7 +587,7 @@ def test_leaving_before_the_last_event_is_not_free(tmp_path: Path, api: Api):
 def test_an_answer_that_never_ends_is_charged_by_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(exchange, "REST_S", 0.1)
     endless = Answer([events({"model": "m-1", "choices": [{"delta": {"content": "x" * 3000}}]})] * 400, pause_s=0.02)
-    with run(tmp_path, "chat", endless, pinned=True, caps=Caps(tokens=1000)) as agent:
+    with run(tmp_path, "chat", endless, broker=True, caps=Caps(tokens=1000)) as agent:
         leave(agent)
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.ended()["charged_tokens"] >= 1000

@@ -169,9 +169,9 @@ class Exchange:
     def _wrong(self) -> str | None:
         """Who answered, and should not have."""
         facts, asked = self._seen.facts, self._asked
-        if wrong_model(asked.model, facts.model, broker=asked.route.pinned):
+        if wrong_model(asked.model, facts.model, broker=asked.route.broker):
             return f"model {facts.model!r} answered, and {asked.model!r} was asked"
-        if asked.route.pinned and wrong_provider(asked.provider, facts.provider):
+        if asked.route.broker and wrong_provider(asked.provider, facts.provider):
             return f"provider {facts.provider!r} answered, and this run is pinned to {', '.join(asked.provider)}"
         return None
 

@@ -61,9 +61,9 @@ def wish(asked: ModelAccess, at: Place, headers: Mapping[str, str], body: bytes)
     for name in OBJECTS & data.keys():
         if not isinstance(data[name], dict | None):
             raise Refusal(400, f"`{name}` is an object")
-    if asked.route.pinned and at.kind == "model":
+    if asked.route.broker and at.kind == "model":
         _pin(asked.provider, data)
-    provider_tools.check(asked.api, asked.route.pinned, data)
+    provider_tools.check(asked.api, asked.route.broker, data)
     stream = bool(data.get("stream")) or ":streamGenerateContent" in at.path
     if stream and at.kind == "model":
         _metered(asked, data)
@@ -73,7 +73,7 @@ def wish(asked: ModelAccess, at: Place, headers: Mapping[str, str], body: bytes)
 def _metered(asked: ModelAccess, body: Json) -> None:
     """With a cap in tokens or dollars a stream has to tell its numbers; a broker's does so anyway."""
     told = _inner(body, "streamoptions").get("include_usage") is True
-    if asked.api == "chat" and asked.caps.metered and not told and not asked.route.pinned:
+    if asked.api == "chat" and asked.caps.metered and not told and not asked.route.broker:
         raise Refusal(
             403, 'this run has a cap in tokens or dollars: the request must say `stream_options` {"include_usage": true}'
         )
@@ -135,7 +135,7 @@ def _model(asked: ModelAccess, at: Place, body: Json) -> None:
         wrong = named not in (None, asked.model, f"models/{asked.model}")
     if wrong:
         raise Refusal(403, f"this run is about model {asked.model!r}, not {str(named)[:SAID]!r}")
-    if asked.route.pinned and ":online" in asked.model:
+    if asked.route.broker and ":online" in asked.model:
         raise Refusal(403, "`:online` is not passed on: a web search")
 
 

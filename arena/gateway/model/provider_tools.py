@@ -58,7 +58,7 @@ def plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def check(api: Api, pinned: bool, body: Json) -> None:
+def check(api: Api, broker: bool, body: Json) -> None:
     """Refusal 403 when the provider would do or fetch something by itself. The body's names are `plain`."""
     for name, what in FORBIDDEN.items():
         if body.get(name):
@@ -67,7 +67,7 @@ def check(api: Api, pinned: bool, body: Json) -> None:
     for name in settings if isinstance(settings, dict) else ():
         if plain(name) in FORBIDDEN_SETTINGS:
             raise Refusal(403, f"`{name}` is not passed on: {FORBIDDEN_SETTINGS[plain(name)]}")
-    _tools(api, pinned, body.get("tools"))
+    _tools(api, broker, body.get("tools"))
     _priority(body)
     choice = body.get("toolchoice")
     if not isinstance(choice, str | dict | None):
@@ -77,7 +77,7 @@ def check(api: Api, pinned: bool, body: Json) -> None:
         raise Refusal(403, f"`tool_choice` {kind[:SAID]!r} is not passed on: a tool of the provider's")
     for name in CONVERSATIONS & body.keys():
         for part in _parts(body[name]):
-            _part(api, pinned, part)
+            _part(api, broker, part)
 
 
 def _priority(body: Json) -> None:
@@ -89,7 +89,7 @@ def _priority(body: Json) -> None:
         raise Refusal(403, "`speed` is not passed on: it has another price")
 
 
-def _tools(api: Api, pinned: bool, tools: object, depth: int = 0) -> None:
+def _tools(api: Api, broker: bool, tools: object, depth: int = 0) -> None:
     if not isinstance(tools, list | None):  # Google takes an object for a list
         raise Refusal(400, "`tools` is a list")
     if depth > DEPTH:
@@ -102,16 +102,16 @@ def _tools(api: Api, pinned: bool, tools: object, depth: int = 0) -> None:
                 raise Refusal(403, f"tool {other[0][:SAID]!r} is not passed on: the provider would carry it out itself")
             continue
         kind = tool.get("type")
-        if not _client_side(api, pinned, tool, kind):
+        if not _client_side(api, broker, tool, kind):
             raise Refusal(403, f"tool {str(kind)[:SAID]!r} is not passed on: the provider would carry it out itself")
-        _tools(api, pinned, tool.get("tools"), depth + 1)
+        _tools(api, broker, tool.get("tools"), depth + 1)
 
 
-def _client_side(api: Api, pinned: bool, tool: Json, kind: object) -> bool:
+def _client_side(api: Api, broker: bool, tool: Json, kind: object) -> bool:
     """Whether the program carries it out."""
     if kind is None or not isinstance(kind, str):
         return kind is None
-    if pinned or api == "chat":
+    if broker or api == "chat":
         return kind in BROKER_TOOLS
     if api == "anthropic":
         return kind == "custom" or kind.startswith(ANTHROPIC_TOOLS)
@@ -132,15 +132,15 @@ def _parts(value: object) -> Iterator[Json]:
             left += [inner for name, inner in item.items() if plain(name) in CONTENT]
 
 
-def _part(api: Api, pinned: bool, part: Json) -> None:
+def _part(api: Api, broker: bool, part: Json) -> None:
     kind = part.get("type")
-    _tools(api, pinned, part.get("tools"))
+    _tools(api, broker, part.get("tools"))
     if kind == "tool_addition":
         tool = part.get("tool")
         definition = tool.get("definition") if isinstance(tool, dict) else None
         if not isinstance(definition, dict):
             raise Refusal(403, "`tool_addition` is passed on with a tool's definition only")
-        _tools(api, pinned, [definition])
+        _tools(api, broker, [definition])
     referred = api == "responses" and "id" in part and not part.keys() & {"type", "role"}  # its type may be left out
     if referred or kind in ("container_upload", "item_reference"):
         raise Refusal(403, f"{'item_reference' if referred else kind!r} is not passed on: content that lies with the provider")

@@ -200,7 +200,7 @@ def serve(path: Path, ledger: Path, asked: ModelAccess) -> Iterator[Gateway]:
 
     UsageError when a cap cannot be kept; OSError when it cannot begin.
     """
-    known = asked.route.pinned or price(asked.route.prices, asked.model, Tokens(1, output=1)) is not None
+    known = asked.route.broker or price(asked.route.prices, asked.model, Tokens(1, output=1)) is not None
     if asked.caps.cost_usd is not None and not known:
         raise UsageError(
             f"the price of {asked.model} by {asked.route.title} is unknown, so that no cap in USD can be kept: "
