@@ -219,7 +219,7 @@ class Box:
     """A gateway, and a program that asks it."""
 
     gateway: Gateway
-    asked: ModelAccess
+    access: ModelAccess
     socket: Path
     ledger: Path
     upstream: Provider = field(default_factory=lambda: Provider(()))
@@ -235,20 +235,20 @@ class Box:
     def headers(self) -> dict[str, str]:
         """Those of a program of this interface."""
         names: dict[Api, str] = {"anthropic": "X-Api-Key", "gemini": "X-Goog-Api-Key"}
-        name = names.get(self.asked.api)
+        name = names.get(self.access.api)
         key = {name: self.gateway.key} if name else {"Authorization": f"Bearer {self.gateway.key}"}
         return {**key, "Content-Type": "application/json", "Accept-Encoding": "gzip, br", "User-Agent": "a program"}
 
     def body(self, **more: Any) -> bytes:
         """A good request."""
-        return json.dumps({} if self.asked.api == "gemini" else {"model": "m-1", "stream": True} | more).encode()
+        return json.dumps({} if self.access.api == "gemini" else {"model": "m-1", "stream": True} | more).encode()
 
     def ask(self, body: bytes | None = None, *, target: str = "", method: str = "POST", **headers: str) -> Reply:
         """One request on a connection of its own."""
         with contextlib.closing(self.connect()) as connection:
             given = self.headers() | {name.replace("_", "-"): value for name, value in headers.items()}
             data = self.body() if body is None and method == "POST" else body
-            connection.request(method, target or TARGETS[self.asked.api], data, given)
+            connection.request(method, target or TARGETS[self.access.api], data, given)
             return read(connection)
 
     def lines(self) -> list[dict[str, Any]]:
@@ -274,7 +274,7 @@ def read(connection: http.client.HTTPConnection) -> Reply:
         return Reply(answer.status, headers, b"", False)
 
 
-def asked(api: Api, url: str, **more: Any) -> ModelAccess:
+def access(api: Api, url: str, **more: Any) -> ModelAccess:
     """What a gateway of these tests is told."""
     broker = more.pop("broker", False)
     route = Route(title="The provider", apis=(api,), base_url=url, key="K", broker=broker)
@@ -295,6 +295,6 @@ def box(folder: Path, told: ModelAccess) -> Iterator[Box]:
 @contextmanager
 def run(folder: Path, api: Api, *answers: Answer, **more: Any) -> Iterator[Box]:
     """The same, with a provider that answers so."""
-    with provider(*answers) as upstream, box(folder, asked(api, upstream.url, **more)) as made:
+    with provider(*answers) as upstream, box(folder, access(api, upstream.url, **more)) as made:
         made.upstream = upstream
         yield made

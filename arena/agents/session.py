@@ -142,7 +142,7 @@ def _seen(ending: Ending, transcript: Transcript, harness: Harness, gateway: Gat
             seen,
             stop=(stop.status, stop.message) if stop else None,
             asked=gateway.usage().requests,
-            failed=gateway.last if done_s is None else gateway.last_before(done_s),
+            failed=gateway.last_failure if done_s is None else gateway.last_failure_before(done_s),
             refused=gateway.refused,
         )
     return replace(

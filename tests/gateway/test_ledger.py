@@ -16,8 +16,8 @@ from arena.files.jsonl import Lines
 from arena.gateway.config import Caps, ModelAccess, Stop
 from arena.gateway.model.ledger import Ledger, opened, read
 from arena.gateway.model.ledger_lines import FAILED, FAULTS, GOOD, Began, Closed, Ended, Full, Line, Refused, Stopped, Tokens
-from arena.gateway.model.outcome import charged
-from arena.gateway.model.totals import Tally, exhausted, failed, why
+from arena.gateway.model.outcome import with_estimate
+from arena.gateway.model.totals import Totals, caps_exhausted, failure_reason, request_failed
 from arena.schema import Route, Usage
 
 
@@ -38,8 +38,8 @@ def ended(n: int, s: float = 0.0, how: str = "whole", **more: Any) -> Ended:
     return Ended(n=n, s=s, how=how, **{"status": 200, "finish": "stop"} | more)  # type: ignore[arg-type]
 
 
-def tally(*all_of: Line) -> Tally:
-    found = Tally()
+def totals(*all_of: Line) -> Totals:
+    found = Totals()
     for line in all_of:
         found = found.add(line)
     return found
@@ -71,7 +71,7 @@ def test_live_and_from_its_file_it_is_the_same(tmp_path_factory: pytest.TempPath
             ledger.add(Refused("t", 1.0, 403, "p", "r"))
             if comes:
                 ledger.add(Ended(**{**asdict(end), "n": n, "tokens": end.tokens}))
-        live = ledger.tally.ended(3e4)
+        live = ledger.totals.ended(3e4)
         ledger.add(Closed(3e4, live.backoff_s))
     assert read(path) == live
     with path.open("ab") as file:
@@ -83,7 +83,7 @@ def test_live_and_from_its_file_it_is_the_same(tmp_path_factory: pytest.TempPath
 def test_what_it_adds_up():
     one = ended(1, 2.0, tokens=Tokens(10, 20, 30, 5, 40, 50), cost_usd=0.5, cost_source="provider", model="m", provider="P")
     two = ended(2, 3.0, tokens=Tokens(1, 2, 3, 0, 4, 5), cost_usd=0.25, cost_source="prices", model="m-2")
-    usage = tally(began(1, effort="high"), began(2, effort="low"), began(3, effort="high"), one, two).usage
+    usage = totals(began(1, effort="high"), began(2, effort="low"), began(3, effort="high"), one, two).usage
     assert usage == Usage(
         requests=3,
         input_tokens=11,
@@ -97,16 +97,16 @@ def test_what_it_adds_up():
         providers=("P",),
         efforts=("high", "low"),
     )
-    assert tally(began(1), one).tokens == 150
+    assert totals(began(1), one).tokens == 150
 
 
 @pytest.mark.parametrize(("cost", "source", "total"), [(None, None, None), (0.5, "prices", None)])
 def test_one_unknown_cost_makes_all_unknown(cost: float | None, source: Any, total: float | None):
     priced = ended(1, tokens=Tokens(1), cost_usd=cost, cost_source=source)
     unknown = ended(2, tokens=Tokens(1))
-    assert tally(began(1), began(2), priced, unknown).usage.cost_usd is total
-    assert tally(began(1), began(2), unknown, priced).usage.cost_usd is total
-    assert tally(began(1), began(2), priced, ended(2)).usage.cost_usd == cost  # without tokens: unmetered
+    assert totals(began(1), began(2), priced, unknown).usage.cost_usd is total
+    assert totals(began(1), began(2), unknown, priced).usage.cost_usd is total
+    assert totals(began(1), began(2), priced, ended(2)).usage.cost_usd == cost  # without tokens: unmetered
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,14 @@ def test_one_unknown_cost_makes_all_unknown(cost: float | None, source: Any, tot
     ],
 )
 def test_what_counts_as_what(how: str, status: int | None, is_failed: int, unmetered: int):
-    usage = tally(began(1), ended(1, how=how, status=status)).usage
+    usage = totals(began(1), ended(1, how=how, status=status)).usage
     assert (usage.failed, usage.unmetered) == (is_failed, unmetered)
     assert (how in FAILED) == bool(is_failed)
     assert not set(FAULTS) & set(GOOD)
 
 
 def test_back_off_is_from_the_first_failure_to_the_next_good_ones_beginning():
-    found = tally(
+    found = totals(
         began(1, 0.0),
         ended(1, 10.0, "error", status=429),
         began(2, 12.0),
@@ -149,7 +149,7 @@ def test_back_off_is_from_the_first_failure_to_the_next_good_ones_beginning():
 
 
 def test_back_off_has_a_bound_and_counts_while_it_lasts():
-    failing = tally(began(1), ended(1, 10.0, "error", status=429))
+    failing = totals(began(1), ended(1, 10.0, "error", status=429))
     assert [failing.backoff_s(until_s) for until_s in (5.0, 15.0, 310.0, 9999.0)] == [0.0, 5.0, 300.0, 300.0]
     again = failing.add(began(2, 900.0)).add(ended(2, 901.0)).add(began(3, 902.0)).add(ended(3, 903.0, "error", status=500))
     assert (again.usage.backoff_s, again.backoff_s(904.0)) == (300.0, 301.0)
@@ -157,7 +157,7 @@ def test_back_off_has_a_bound_and_counts_while_it_lasts():
 
 
 def test_names_are_few():
-    many = tally(*[began(n, effort=f"e{n}") for n in range(99)], *[ended(n, model=f"m{n}", provider=f"p{n}") for n in range(99)])
+    many = totals(*[began(n, effort=f"e{n}") for n in range(99)], *[ended(n, model=f"m{n}", provider=f"p{n}") for n in range(99)])
     assert (len(many.usage.efforts), len(many.usage.models), len(many.usage.providers)) == (16, 16, 16)
 
 
@@ -174,7 +174,7 @@ def test_names_are_few():
     ],
 )
 def test_an_answer_without_its_end_is_unmetered(more: Any, missing: int):
-    assert tally(began(1), ended(1, **more)).usage.unmetered == missing
+    assert totals(began(1), ended(1, **more)).usage.unmetered == missing
 
 
 def about_to_charge(prices: str | None = "openai") -> ModelAccess:
@@ -184,36 +184,38 @@ def about_to_charge(prices: str | None = "openai") -> ModelAccess:
 
 def test_what_could_not_be_metered_is_charged_by_estimate():
     whole = ended(1, tokens=Tokens(10, output=5), cost_usd=0.5)
-    assert charged(about_to_charge(), began(1, bytes=9999), whole) == whole
-    lost = charged(about_to_charge(), began(1, bytes=3000), ended(1, how="left", finish=None, bytes=600))
+    assert with_estimate(about_to_charge(), began(1, bytes=9999), whole) == whole
+    lost = with_estimate(about_to_charge(), began(1, bytes=3000), ended(1, how="left", finish=None, bytes=600))
     assert (lost.charged_tokens, lost.tokens) == (1200, None)
     assert lost.charged_usd is not None
     assert lost.charged_usd > 0
-    thinking = charged(about_to_charge(), began(1, bytes=3000), ended(1, how="left", status=None, finish=None, seconds=60.0))
+    thinking = with_estimate(
+        about_to_charge(), began(1, bytes=3000), ended(1, how="left", status=None, finish=None, seconds=60.0)
+    )
     assert thinking.charged_tokens == 7000
-    partly = charged(
+    partly = with_estimate(
         about_to_charge(), began(1, bytes=3000), ended(1, how="cut", finish=None, tokens=Tokens(50, output=1), bytes=600)
     )
     assert partly.charged_tokens == 199
-    assert charged(about_to_charge(None), began(1), ended(1, finish=None)).charged_usd is None
-    tier = charged(about_to_charge(), began(1), ended(1, tier="priority", tokens=Tokens(1000, output=1000)))
+    assert with_estimate(about_to_charge(None), began(1), ended(1, finish=None)).charged_usd is None
+    tier = with_estimate(about_to_charge(), began(1), ended(1, tier="priority", tokens=Tokens(1000, output=1000)))
     assert (tier.charged_tokens, (tier.charged_usd or 0.0) > 0.0, tier.cost_usd) == (0, True, None)
-    assert charged(about_to_charge(), began(1, kind="count"), ended(1)) == ended(1)
+    assert with_estimate(about_to_charge(), began(1, kind="count"), ended(1)) == ended(1)
 
 
 def test_estimates_count_against_the_caps_alone():
-    used = tally(began(1), ended(1, finish=None, charged_tokens=15, charged_usd=0.5))
+    used = totals(began(1), ended(1, finish=None, charged_tokens=15, charged_usd=0.5))
     assert (used.usage.cost_usd, used.usage.input_tokens, used.usage.output_tokens) == (None, 0, 0)
-    assert exhausted(about(tokens=16, cost_usd=0.6), used) is None
+    assert caps_exhausted(about(tokens=16, cost_usd=0.6), used) is None
     for caps in ({"tokens": 15}, {"cost_usd": 0.5}):
-        stop = exhausted(about(**caps), used)
+        stop = caps_exhausted(about(**caps), used)
         assert stop is not None
-        assert (stop.status, "by estimate" in stop.message) == ("budget_exhausted", True)
-    unknown = tally(began(1), ended(1, finish=None, charged_usd=None))
-    assert exhausted(about(tokens=1000), unknown) is None
-    stop = exhausted(about(cost_usd=1000.0), unknown)
+        assert (stop.status, "estimated" in stop.message) == ("budget_exhausted", True)
+    unknown = totals(began(1), ended(1, finish=None, charged_usd=None))
+    assert caps_exhausted(about(tokens=1000), unknown) is None
+    stop = caps_exhausted(about(cost_usd=1000.0), unknown)
     assert stop is not None
-    assert "no known cost" in stop.message
+    assert "the cost of an answer is unknown" in stop.message
 
 
 # ---------------------------------------------------------------- the file
@@ -246,7 +248,7 @@ def test_refusals_and_counting_leave_room_for_the_model(tmp_path: Path):
 def test_what_is_no_ledger(tmp_path: Path, text: str):
     path = tmp_path / "ledger.jsonl"
     path.write_text(json.dumps(asdict(Full())) + "\n" + text, encoding="latin-1")
-    with pytest.raises(DataError, match=r"ledger\.jsonl:2: is no line of a ledger"):
+    with pytest.raises(DataError, match=r"ledger\.jsonl:2: not a line of a ledger"):
         read(path)
     with pytest.raises(DataError, match="cannot be read"):
         read(tmp_path / "none")
@@ -285,31 +287,31 @@ def about(**caps: Any) -> ModelAccess:
 
 
 def test_caps():
-    used = tally(began(1), ended(1, tokens=Tokens(10, output=5), cost_usd=0.5, cost_source="provider"))
-    assert exhausted(about(), used) is None
-    assert exhausted(about(requests=2, tokens=16, cost_usd=0.51), used) is None
+    used = totals(began(1), ended(1, tokens=Tokens(10, output=5), cost_usd=0.5, cost_source="provider"))
+    assert caps_exhausted(about(), used) is None
+    assert caps_exhausted(about(requests=2, tokens=16, cost_usd=0.51), used) is None
     for caps in ({"requests": 1}, {"tokens": 15}, {"cost_usd": 0.5}):
-        stop = exhausted(about(**caps), used)
+        stop = caps_exhausted(about(**caps), used)
         assert stop is not None
         assert stop.status == "budget_exhausted"
 
 
 def test_a_cap_in_dollars_counts_what_is_known():
-    used = tally(began(1), began(2), ended(1, tokens=Tokens(1)), ended(2, tokens=Tokens(1), cost_usd=2.0, cost_source="prices"))
+    used = totals(began(1), began(2), ended(1, tokens=Tokens(1)), ended(2, tokens=Tokens(1), cost_usd=2.0, cost_source="prices"))
     assert used.usage.cost_usd is None
-    assert exhausted(about(cost_usd=1.0), used) is not None
+    assert caps_exhausted(about(cost_usd=1.0), used) is not None
 
 
 def test_patience_and_its_end():
     first, last = ended(1, 10.0, "error", status=503, error="busy"), ended(2, 310.0, "error", status=503, error="busy")
-    assert failed(about(), tally(began(1), first), first, alive=False) is None
-    both = tally(began(1), first, began(2), last)
-    assert failed(about(), both, last, alive=True) is None
-    assert failed(about(), both, last, alive=False) == Stop(
+    assert request_failed(about(), totals(began(1), first), first, other_arriving=False) is None
+    both = totals(began(1), first, began(2), last)
+    assert request_failed(about(), both, last, other_arriving=True) is None
+    assert request_failed(about(), both, last, other_arriving=False) == Stop(
         "provider_error", "The provider: no good answer for 300 s; the last: status 503: busy"
     )
-    good = tally(began(1), first, began(3, 20.0), ended(3, 30.0), began(2), last)
-    assert failed(about(), good, last, alive=False) is None
+    good = totals(began(1), first, began(3, 20.0), ended(3, 30.0), began(2), last)
+    assert request_failed(about(), good, last, other_arriving=False) is None
 
 
 @pytest.mark.parametrize(
@@ -325,7 +327,7 @@ def test_patience_and_its_end():
     ],
 )
 def test_why(line: Ended, words: str):
-    assert why(line) == words
+    assert failure_reason(line) == words
 
 
 def test_every_line_has_its_name():

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.gateway.config import Caps, ModelAccess
-from arena.gateway.model.apis import Place, error, models, place
-from arena.gateway.model.policy import BODY_BYTES, VALUES, admitted, wish
-from arena.gateway.model.upstream import downward, once, upward
+from arena.gateway.model.apis import Endpoint, error, models, parse_endpoint
+from arena.gateway.model.policy import BODY_BYTES, VALUES, check_body, check_head
+from arena.gateway.model.upstream import answer_headers, check_repeated_headers, request_headers
 from arena.gateway.refusal import Refusal
 from arena.schema import Api, Route
 
@@ -24,17 +24,17 @@ JSON = {"Content-Type": "application/json"}
 GEMINI = "models/m-1:streamGenerateContent"
 
 
-def asked(api: Api, *, broker: bool = False, provider: tuple[str, ...] = (), model: str = "m-1") -> ModelAccess:
+def access(api: Api, *, broker: bool = False, provider: tuple[str, ...] = (), model: str = "m-1") -> ModelAccess:
     route = Route(title="t", apis=(api,), base_url="https://p.test/v1", key="K", broker=broker)
     return ModelAccess(api, route, "sk-real-key", model, provider)
 
 
 def ask(api: Api, more: Any = None, *, headers: dict[str, str] | None = None, raw: bytes | None = None, **how: Any):
     """What a request of that body asks for."""
-    about = asked(api, **how)
+    about = access(api, **how)
     body = ({} if api == "gemini" else {"model": about.model}) | (more or {})
-    at = Place("model", GEMINI, "m-1") if api == "gemini" else Place("model", "x")
-    return wish(about, at, headers or JSON, json.dumps(body).encode() if raw is None else raw)
+    at = Endpoint("model", GEMINI, "m-1") if api == "gemini" else Endpoint("model", "x")
+    return check_body(about, at, headers or JSON, json.dumps(body).encode() if raw is None else raw)
 
 
 def refusal(api: Api, more: Any = None, **how: Any) -> Refusal:
@@ -59,7 +59,7 @@ def refusal(api: Api, more: Any = None, **how: Any) -> Refusal:
     ],
 )
 def test_what_leads_somewhere(api: Api, method: str, target: str, kind: str, path: str):
-    found = place(api, method, target)
+    found = parse_endpoint(api, method, target)
     assert (found.kind, found.path) == (kind, path)
 
 
@@ -93,14 +93,14 @@ def test_what_leads_somewhere(api: Api, method: str, target: str, kind: str, pat
 )
 def test_what_does_not(api: Api, method: str, target: str):
     with pytest.raises(Refusal):
-        place(api, method, target)
+        parse_endpoint(api, method, target)
 
 
 @given(st.sampled_from(APIS), st.text(alphabet=st.characters(min_codepoint=1, max_codepoint=255), max_size=60))
 def test_no_target_surprises(api: Api, target: str):
     for text in (target, f"/v1/{target}", f"/v1beta/models/{target}"):
         try:
-            found = place(api, "POST", text)
+            found = parse_endpoint(api, "POST", text)
         except Refusal:
             continue
         assert found.path.split("?")[0].split(":")[0] in (
@@ -121,7 +121,7 @@ def test_no_target_surprises(api: Api, target: str):
     ],
 )
 def test_the_key_of_the_run_opens(headers: dict[str, str]):
-    assert admitted(asked("chat"), KEY, "POST", "/v1/chat/completions", headers | JSON).kind == "model"
+    assert check_head(access("chat"), KEY, "POST", "/v1/chat/completions", headers | JSON).kind == "model"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_the_key_of_the_run_opens(headers: dict[str, str]):
 )
 def test_another_does_not(headers: dict[str, str]):
     with pytest.raises(Refusal) as found:
-        admitted(asked("chat"), KEY, "POST", "/v1/chat/completions", headers | JSON)
+        check_head(access("chat"), KEY, "POST", "/v1/chat/completions", headers | JSON)
     assert found.value.status == 401
 
 
@@ -144,7 +144,7 @@ def test_another_does_not(headers: dict[str, str]):
 )
 def test_a_body_that_would_be_read_in_another_way(headers: dict[str, str]):
     with pytest.raises(Refusal) as found:
-        admitted(asked("chat"), KEY, "POST", "/v1/chat/completions", {"x-api-key": KEY} | headers)
+        check_head(access("chat"), KEY, "POST", "/v1/chat/completions", {"x-api-key": KEY} | headers)
     assert found.value.status == 415
 
 
@@ -165,7 +165,7 @@ def test_headers_that_pass():
         ("Odd", "a\x00b"),
         ("Accept-Encoding", "gzip"),
     ]
-    assert upward(given) == [
+    assert request_headers(given) == [
         ("User-Agent", "a"),
         ("anthropic-beta", "b"),
         ("X-OpenRouter-Title", "t"),
@@ -178,7 +178,7 @@ def test_headers_that_pass():
         ("Retry-After", "1"),
         ("Keep-Alive", "5"),
     ]
-    assert downward(answer) == [("Content-Type", "x"), ("Retry-After", "1")]
+    assert answer_headers(answer) == [("Content-Type", "x"), ("Retry-After", "1")]
 
 
 # ---------------------------------------------------------------- bodies
@@ -221,7 +221,7 @@ def test_another_model_of_gemini():
     assert refusal("gemini", {"model": "models/m-2"}).status == 403
     assert ask("gemini", {"model": "models/m-1"}).effort is None
     with pytest.raises(Refusal):
-        wish(asked("gemini"), Place("model", "models/m-2:generateContent", "m-2"), JSON, b"{}")
+        check_body(access("gemini"), Endpoint("model", "models/m-2:generateContent", "m-2"), JSON, b"{}")
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_a_pin_that_is_kept(provider: Any):
 )
 def test_a_pin_that_could_leave_nobody(more: Any):
     found = refusal("chat", {"provider": {"order": ["a"], "allow_fallbacks": False} | more}, broker=True, provider=("a",))
-    assert (found.status, "nobody who may answer" in found.reason) == (403, True)
+    assert (found.status, "no provider to answer" in found.reason) == (403, True)
 
 
 def test_without_a_pin_the_broker_chooses():
@@ -361,7 +361,7 @@ def test_another_price(api: Api, more: Any):
 def test_a_stream_tells_its_numbers_where_a_cap_needs_them(caps: Caps):
     def request(body: Any, *, broker: bool = False) -> None:
         data = json.dumps({"model": "m-1"} | body).encode()
-        wish(replace(asked("chat", broker=broker), caps=caps), Place("model", "x"), JSON, data)
+        check_body(replace(access("chat", broker=broker), caps=caps), Endpoint("model", "x"), JSON, data)
 
     for body in ({"stream": True}, {"stream": True, "stream_options": {"include_usage": 1}}):
         with pytest.raises(Refusal, match="include_usage"):
@@ -374,9 +374,9 @@ def test_a_stream_tells_its_numbers_where_a_cap_needs_them(caps: Caps):
 
 @pytest.mark.parametrize("name", ["Content-Type", "content-encoding", "Authorization", "X-Api-Key", "x-goog-api-key"])
 def test_a_header_that_comes_twice(name: str):
-    once([(name, "a"), ("Accept", "a"), ("Accept", "b")])
+    check_repeated_headers([(name, "a"), ("Accept", "a"), ("Accept", "b")])
     with pytest.raises(Refusal, match="comes twice"):
-        once([(name, "a"), (name.upper(), "a")])
+        check_repeated_headers([(name, "a"), (name.upper(), "a")])
 
 
 @pytest.mark.parametrize("effort", ["\ud800", "a\x1b[2Jb", "<script>", "x" * 61, ["low"], {"a": 1}])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from provider import KEY, STREAMS, TARGETS, TOKENS, Answer, Box, asked, box, events, provider, run, say
+from provider import KEY, STREAMS, TARGETS, TOKENS, Answer, Box, access, box, events, provider, run, say
 from yarl import URL
 
 from arena.errors import UsageError
@@ -26,7 +26,7 @@ from arena.gateway.model import exchange, server
 from arena.gateway.model.ledger import read
 from arena.gateway.model.policy import BODY_BYTES
 from arena.gateway.model.server import serve
-from arena.gateway.model.upstream import Proxy, proxy
+from arena.gateway.model.upstream import Proxy, environment_proxy
 from arena.gateway.unix_server import CONNECTIONS
 from arena.schema import Api
 from arena.system import process
@@ -65,7 +65,7 @@ def test_an_answer_passes_byte_for_byte_and_is_metered(tmp_path: Path, api: Api,
         assert usage.models == ("m-1-2026-11-20" if api == "responses" else "m-1",)
         assert usage.cost_usd == (0.0125 if api == "chat" else None)
         assert agent.ended()["how"] == "whole"
-        assert (agent.gateway.stop, agent.gateway.last, agent.gateway.backoff_s) == (None, "", 0.0)
+        assert (agent.gateway.stop, agent.gateway.last_failure, agent.gateway.backoff_s) == (None, "", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_an_error_inside_a_stream(tmp_path: Path):
     with run(tmp_path, "anthropic", Answer([stream])) as agent:
         assert agent.ask().body == stream
         wait(lambda: agent.gateway.in_flight == 0)
-        assert agent.gateway.last == "an error inside an answer: busy"
+        assert agent.gateway.last_failure == "an error inside an answer: busy"
         assert (agent.ended()["how"], agent.ended()["error"]) == ("error", "busy")
 
 
@@ -125,7 +125,10 @@ def test_a_cap_in_dollars_needs_a_price(tmp_path: Path):
 
 def test_authorities_that_cannot_be_read(tmp_path: Path):
     for file in (tmp_path / "none.pem", tmp_path):
-        with pytest.raises(UsageError, match="no certificate authorities"), run(tmp_path, "chat", Answer(), authorities=file):
+        with (
+            pytest.raises(UsageError, match="cannot read certificate authorities"),
+            run(tmp_path, "chat", Answer(), authorities=file),
+        ):
             pass
 
 
@@ -148,7 +151,7 @@ def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch, environment
         monkeypatch.delenv(name.upper(), raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert proxy(url) == (None if found is None else Proxy(URL(found), {}))
+    assert environment_proxy(url) == (None if found is None else Proxy(URL(found), {}))
 
 
 def test_a_proxy_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -159,12 +162,12 @@ def test_a_proxy_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv("no_proxy", raising=False)
         (tmp_path / "one").mkdir()
         (tmp_path / "two").mkdir()
-        with box(tmp_path / "one", asked("chat", "http://p.test/v1")) as agent:
+        with box(tmp_path / "one", access("chat", "http://p.test/v1")) as agent:
             assert agent.ask().body == STREAMS["chat"]
         assert server.heard[0].target == "http://p.test/v1/chat/completions"
         assert "proxy-authorization" in server.heard[0].headers
         server.answers = [Answer([], 403)]
-        with box(tmp_path / "two", asked("chat", "https://p.test/v1")) as agent:
+        with box(tmp_path / "two", access("chat", "https://p.test/v1")) as agent:
             reply = agent.ask()
             assert reply.status == 502
             assert "hidden-word" not in str(reply) + agent.ledger.read_text()
@@ -183,11 +186,11 @@ def test_a_certificate_is_looked_at(tmp_path: Path):
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     with provider(Answer([STREAMS["chat"]]), tls=context) as server:
-        with box(tmp_path / "one", asked("chat", server.url)) as agent:
+        with box(tmp_path / "one", access("chat", server.url)) as agent:
             assert agent.ask().status == 502
-            assert "certificate" in agent.gateway.last
+            assert "certificate" in agent.gateway.last_failure
         assert server.heard == []
-        with box(tmp_path / "two", asked("chat", server.url, authorities=own)) as agent:
+        with box(tmp_path / "two", access("chat", server.url, authorities=own)) as agent:
             assert agent.ask().body == STREAMS["chat"]
 
 
@@ -204,14 +207,14 @@ def test_the_real_key_goes_out_and_nowhere_else(tmp_path: Path, api: Api):
         assert agent.gateway.key not in str(agent.upstream.heard)
         assert "cookie" not in headers
         assert str(agent.upstream.heard).count(KEY) == 1
-    inside = str(reply) + agent.ledger.read_text() + repr(agent.asked) + repr(agent.gateway) + str(vars(agent.gateway))
+    inside = str(reply) + agent.ledger.read_text() + repr(agent.access) + repr(agent.gateway) + str(vars(agent.gateway))
     assert KEY not in inside
 
 
 def test_a_copy_of_an_interface_may_want_the_key_as_a_bearer(tmp_path: Path):
     with provider(Answer([STREAMS["anthropic"]])) as upstream:
-        told = asked("anthropic", upstream.url)
-        told = asked("anthropic", upstream.url, route=told.route.model_copy(update={"bearer": True}))
+        told = access("anthropic", upstream.url)
+        told = access("anthropic", upstream.url, route=told.route.model_copy(update={"bearer": True}))
         with box(tmp_path, told) as agent:
             assert agent.ask().status == 200
         assert upstream.heard[0].headers["authorization"] == f"Bearer {KEY}"
@@ -275,7 +278,7 @@ def test_an_answer_that_breaks_off_breaks_off_for_the_program_too(tmp_path: Path
         assert (reply.status, reply.body, reply.whole) == (200, half, False)
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.ended()["how"] == "cut"
-        assert "broke off" in agent.gateway.last
+        assert "broke off" in agent.gateway.last_failure
         usage = agent.gateway.usage()
         assert (usage.failed, usage.input_tokens, usage.output_tokens) == (1, 100, 1)  # what was told is counted
         assert agent.gateway.stop is None
@@ -303,7 +306,7 @@ def test_errors_of_the_provider_pass_as_they_are(tmp_path: Path, status: int, st
         reply = agent.ask()
         assert (reply.status, json.loads(reply.body)) == (status, body)
         wait(lambda: agent.gateway.in_flight == 0)
-        assert agent.gateway.last == f"status {status}: no, because of {status}"
+        assert agent.gateway.last_failure == f"status {status}: no, because of {status}"
         words = f"The provider: status {status}: no, because of {status}"
         assert agent.gateway.stop == (Stop("provider_error", words) if stops else None)
         if stops:
@@ -315,7 +318,7 @@ def test_a_fault_of_the_request_is_not_the_providers(tmp_path: Path):
     with run(tmp_path, "chat", say(400, {"error": {"message": "too long"}}), patience_s=0.0) as agent:
         assert [agent.ask().status for _ in range(10)] == [400] * 10
         wait(lambda: agent.gateway.in_flight == 0)
-        assert (agent.gateway.stop, agent.gateway.last, agent.ended()["how"]) == (None, "", "rejected")
+        assert (agent.gateway.stop, agent.gateway.last_failure, agent.ended()["how"]) == (None, "", "rejected")
         assert agent.gateway.usage().failed == 10
 
 
@@ -333,7 +336,7 @@ def test_a_no_after_a_good_answer_is_about_the_request(tmp_path: Path, status: i
     with run(tmp_path, "chat", Answer([STREAMS["chat"]]), say(status, {"error": "not this"})) as agent:
         assert [agent.ask().status for _ in range(3)] == [200, status, status]
         wait(lambda: agent.gateway.in_flight == 0)
-        assert (agent.gateway.stop, agent.gateway.last, agent.ended()["how"]) == (None, "", "rejected")
+        assert (agent.gateway.stop, agent.gateway.last_failure, agent.ended()["how"]) == (None, "", "rejected")
 
 
 def test_patience_ends_between_requests_too(tmp_path: Path):
@@ -362,7 +365,7 @@ def test_a_good_answer_ends_the_failing_and_its_time_is_told(tmp_path: Path):
         time.sleep(0.1)
         agent.ask()
         wait(lambda: agent.gateway.in_flight == 0)
-        assert (agent.gateway.last, agent.gateway.usage().failed) == ("", 1)
+        assert (agent.gateway.last_failure, agent.gateway.usage().failed) == ("", 1)
         assert 0.05 < agent.gateway.backoff_s < 10
         assert agent.gateway.usage().backoff_s == agent.gateway.backoff_s
 
@@ -370,11 +373,11 @@ def test_a_good_answer_ends_the_failing_and_its_time_is_told(tmp_path: Path):
 def test_a_provider_that_is_not_there(tmp_path: Path):
     with provider(Answer()) as upstream:
         pass
-    with box(tmp_path, asked("gemini", upstream.url)) as agent:
+    with box(tmp_path, access("gemini", upstream.url)) as agent:
         reply = agent.ask()
         assert reply.status == 502
         assert "cannot be reached" in json.loads(reply.body)["error"]["message"]
-        assert "cannot be reached" in agent.gateway.last
+        assert "cannot be reached" in agent.gateway.last_failure
         assert (agent.ended()["how"], agent.ended()["status"]) == ("error", None)
 
 
@@ -396,7 +399,7 @@ def test_another_model_ends_the_run_and_the_rest_of_its_answer_stays_out(tmp_pat
         assert not reply.whole
         assert b"more" not in reply.body
         wait(lambda: agent.gateway.in_flight == 0)
-        assert agent.gateway.stop == Stop("provider_error", "model 'm-2' answered, and 'm-1' was asked")
+        assert agent.gateway.stop == Stop("provider_error", "model 'm-2' answered, and the request was for 'm-1'")
         assert agent.gateway.usage().models == ("m-2",)
 
 
@@ -432,7 +435,7 @@ def test_the_key_in_an_error_or_a_header_stays_out(tmp_path: Path, answer: Answe
         assert KEY not in str(agent.ask())
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.gateway.stop is not None
-        assert KEY not in agent.gateway.stop.message + agent.gateway.last
+        assert KEY not in agent.gateway.stop.message + agent.gateway.last_failure
     assert KEY not in agent.ledger.read_text()
 
 
@@ -440,7 +443,7 @@ def test_redirects_and_packed_answers_are_not_passed_on(tmp_path: Path):
     moved = Answer([], 302, {"Location": "http://127.0.0.1:1/"})
     packed = Answer([gzip.compress(STREAMS["chat"])], 200, {"Content-Encoding": "gzip"})
     with run(tmp_path, "chat", moved, packed) as agent:
-        for words in ("redirects are not followed", "could not be metered"):
+        for words in ("does not follow redirects", "could not meter it"):
             reply = agent.ask()
             assert reply.status == 502
             assert words in json.loads(reply.body)["error"]["message"]
@@ -508,7 +511,7 @@ def test_nonsense_on_the_socket_harms_nobody(tmp_path: Path, capfd: pytest.Captu
 def test_what_is_on_its_way_when_the_run_ends_is_written_down(tmp_path: Path):
     with (
         provider(Answer([b"data: {}\n\n"] * 1000, pause_s=0.02)) as upstream,
-        box(tmp_path, asked("chat", upstream.url)) as agent,
+        box(tmp_path, access("chat", upstream.url)) as agent,
     ):
         link = agent.connect()
         link.request("POST", TARGETS["chat"], agent.body(), agent.headers())
@@ -522,8 +525,8 @@ SERVES = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, "tests")
-from provider import asked, serve
-with serve(Path(sys.argv[1]), Path(sys.argv[2]), asked("chat", sys.argv[3])) as gateway:
+from provider import access, serve
+with serve(Path(sys.argv[1]), Path(sys.argv[2]), access("chat", sys.argv[3])) as gateway:
     print(gateway.key, flush=True)
     time.sleep(60)
 """
@@ -559,7 +562,7 @@ for _ in range(2):
 def leave(agent, *, read=True, body=None):
     """A program that asks, reads the beginning of the answer, and leaves."""
     link = agent.connect()
-    link.request("POST", TARGETS[agent.asked.api], body or agent.body(), agent.headers())
+    link.request("POST", TARGETS[agent.access.api], body or agent.body(), agent.headers())
     if read:
         assert link.getresponse().read1(10)
     else:
@@ -592,7 +595,7 @@ def test_an_answer_that_never_ends_is_charged_by_estimate(tmp_path: Path, monkey
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.ended()["charged_tokens"] >= 1000
         assert agent.gateway.usage().unmetered == 1
-        assert b"by estimate" in agent.ask().body
+        assert b"estimated for answers without numbers" in agent.ask().body
         assert len(agent.upstream.heard) == 1
 
 
@@ -607,7 +610,7 @@ def test_only_a_silent_stream_is_stalled(tmp_path: Path, monkeypatch: pytest.Mon
         link.close()
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.ended()["how"] == how
-        assert (agent.gateway.last == "") == (how == "left")
+        assert (agent.gateway.last_failure == "") == (how == "left")
 
 
 def test_a_program_that_does_not_read_stalls_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -616,7 +619,7 @@ def test_a_program_that_does_not_read_stalls_nobody(tmp_path: Path, monkeypatch:
     with run(tmp_path, "chat", Answer([b"data: {}\n\n" * 200_000] * 20)) as agent:
         leave(agent, read=False)
         wait(lambda: agent.gateway.in_flight == 0)
-        assert (agent.ended()["how"], agent.gateway.last) == ("left", "")
+        assert (agent.ended()["how"], agent.gateway.last_failure) == ("left", "")
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -633,19 +636,19 @@ def test_what_breaks_off_as_arena_ends_the_box_is_nobodys_fault(tmp_path: Path, 
         link.close()
         usage = agent.gateway.usage()
         assert (agent.ended()["how"], usage.failed, usage.backoff_s) == ("left", 0, 0.0)
-        assert (agent.gateway.last, agent.gateway.stop, agent.gateway.refused) == ("", None, False)
+        assert (agent.gateway.last_failure, agent.gateway.stop, agent.gateway.refused) == ("", None, False)
 
 
 def test_after_leaving_nothing_is_the_providers_fault(tmp_path: Path):
     with run(tmp_path, "chat", say(503, {"error": "busy"}), say(401, {})) as agent:
         agent.ask()
         wait(lambda: agent.gateway.in_flight == 0)
-        last = agent.gateway.last
+        last_failure = agent.gateway.last_failure
         agent.gateway.leaving()
         granted_s = agent.gateway.backoff_s
         agent.ask()
         wait(lambda: agent.gateway.in_flight == 0)
-        assert (agent.gateway.stop, agent.gateway.last) == (None, last)
+        assert (agent.gateway.stop, agent.gateway.last_failure) == (None, last_failure)
         time.sleep(0.1)
         assert agent.gateway.usage().backoff_s == granted_s
     assert agent.gateway.usage().backoff_s == granted_s
@@ -658,7 +661,12 @@ def test_why_the_last_request_had_failed_at_a_moment(tmp_path: Path):
             agent.ask()
             wait(lambda: agent.gateway.in_flight == 0)
             moments.append(time.monotonic())
-        assert [agent.gateway.last_before(at) for at in moments] == ["", "status 503: busy", "", agent.gateway.last]
+        assert [agent.gateway.last_failure_before(at) for at in moments] == [
+            "",
+            "status 503: busy",
+            "",
+            agent.gateway.last_failure,
+        ]
 
 
 def test_a_live_failing_is_in_the_record(tmp_path: Path):
@@ -682,7 +690,7 @@ def test_words_of_an_answer_are_plain(tmp_path: Path):
         assert (usage.efforts, usage.providers) == (("other",), ("[2JP",))
         assert stop.message.startswith("The provider: status 403: ]0;owned[2Jnoxx")
         assert len(stop.message) <= 1024
-        assert (stop.message + agent.gateway.last).isprintable()
+        assert (stop.message + agent.gateway.last_failure).isprintable()
         to_yaml(usage).encode()
 
 
@@ -708,7 +716,7 @@ def test_headers_and_queries_that_come_in_two_ways(tmp_path: Path):
 def test_a_full_ledger_is_a_budget_that_is_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(jsonl, "BYTES", 1000)
     with provider(Answer([STREAMS["chat"]])) as upstream:
-        told = asked("chat", upstream.url)
+        told = access("chat", upstream.url)
         with serve(tmp_path / "model", tmp_path / "ledger.jsonl", told) as gateway:
             agent = Box(gateway, told, tmp_path / "model", tmp_path / "ledger.jsonl")
             for _ in range(5):
@@ -721,7 +729,7 @@ def test_a_gateway_that_fails_itself_is_no_fault_of_the_providers(tmp_path: Path
         raise ZeroDivisionError("oh")
 
     monkeypatch.setattr(server, "accept", broken)
-    with serve(tmp_path / "model", tmp_path / "ledger.jsonl", asked("chat", "http://127.0.0.1:1")) as gateway:
+    with serve(tmp_path / "model", tmp_path / "ledger.jsonl", access("chat", "http://127.0.0.1:1")) as gateway:
         wait(lambda: gateway.stop is not None)
         assert gateway.stop == Stop("crashed", "the gateway itself failed, a bug of arena: ZeroDivisionError('oh')")
         assert gateway.troubles == [gateway.stop.message]

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from provider import STREAMS, TOKENS, events
 
-from arena.gateway.model.answers import READERS, Facts
+from arena.gateway.model.answers import PARSERS, Facts
 from arena.gateway.model.ledger_lines import Tokens
-from arena.gateway.model.redact import Guard, scrubbed
-from arena.gateway.model.stream import Events, Meter, wrong_model, wrong_provider
+from arena.gateway.model.redact import KeyGuard, scrubbed
+from arena.gateway.model.stream import AnswerReader, EventParser, wrong_model, wrong_provider
 from arena.gateway.model.usage import price, reported_usd, tokens
 from arena.schema import Api
 
@@ -22,7 +22,7 @@ SSE = "text/event-stream"
 
 def read(api: Api, data: bytes, *, kind: str = SSE, sizes: tuple[int, ...] = ()) -> Facts:
     """What a meter says of an answer that comes in pieces of those sizes, the last one for the rest."""
-    meter = Meter(api, kind)
+    meter = AnswerReader(api, kind)
     for size in sizes:
         meter.feed(data[:size])
         data = data[size:]
@@ -38,7 +38,7 @@ def read(api: Api, data: bytes, *, kind: str = SSE, sizes: tuple[int, ...] = ())
 def test_events_in_any_pieces(bodies: list[bytes], sizes: list[int], end: bytes):
     bodies = [body.replace(b"\n", b"").replace(b"\r", b"") for body in bodies]
     data = b": a comment" + end + end + b"".join(b"event: x" + end + b"data: " + body + end + end for body in bodies)
-    found, parsed = [], Events()
+    found, parsed = [], EventParser()
     for size in [*sizes, len(data)]:
         found += parsed.feed(data[:size])
         data = data[size:]
@@ -46,14 +46,14 @@ def test_events_in_any_pieces(bodies: list[bytes], sizes: list[int], end: bytes)
 
 
 def test_an_event_of_many_lines_and_one_without_its_end():
-    parsed = Events()
+    parsed = EventParser()
     assert list(parsed.feed(b"data: a\ndata:b\nid: 3\n\ndata: c")) == [b"a\nb"]
     assert list(parsed.rest()) == [b"c"]
 
 
 @pytest.mark.parametrize("piece", [b"x" * (1 << 20), b"data: " + b"x" * (1 << 20) + b"\n"])
 def test_an_event_that_is_too_long_is_left_out(piece: bytes):
-    parsed = Events()
+    parsed = EventParser()
     assert list(parsed.feed(b"data: {}\n\ndata: ")) == [b"{}"]
     for _ in range(20):
         assert list(parsed.feed(piece)) == []
@@ -129,7 +129,7 @@ NAMES = {
     ),
 )
 def test_no_event_harms(api: Api, event: dict[str, Any]):
-    facts = READERS[api](event)
+    facts = PARSERS[api](event)
     tokens(api, facts.usage)
     reported_usd(facts.usage)
 
@@ -263,7 +263,7 @@ def test_whole_answers(api: Api, body: Any, model: str, finish: str, counted: To
             "gone",
             False,
         ),
-        ("chat", {"choices": [{"finish_reason": "error"}]}, "an error without words", False),
+        ("chat", {"choices": [{"finish_reason": "error"}]}, "an error without a message", False),
         ("gemini", {"error": {"code": 503, "message": "full", "status": "UNAVAILABLE"}}, "full", False),
     ],
 )
@@ -350,7 +350,7 @@ def test_what_a_broker_says_it_cost(usage: Any, usd: float | None):
 
 
 @pytest.mark.parametrize(
-    ("asked", "answered", "broker", "wrong"),
+    ("requested", "answered", "broker", "wrong"),
     [
         ("m", None, False, False),
         ("claude-opus-4-5", "claude-opus-4-5", False, False),
@@ -385,8 +385,8 @@ def test_what_a_broker_says_it_cost(usage: Any, usd: float | None):
         ("x/m", "x/m:free", True, True),
     ],
 )
-def test_another_model(asked: str, answered: str | None, broker: bool, wrong: bool):
-    assert wrong_model(asked, answered, broker=broker) == wrong
+def test_another_model(requested: str, answered: str | None, broker: bool, wrong: bool):
+    assert wrong_model(requested, answered, broker=broker) == wrong
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ def test_no_entry_of_the_table_surprises():
 def test_the_key_never_passes_whatever_the_pieces(before: bytes, after: bytes, sizes: list[int], there: bool):
     key = "aab-aabc"
     data = before + (key.encode() if there else b"") + after
-    guard, passed, rest = Guard(key), b"", data
+    guard, passed, rest = KeyGuard(key), b"", data
     for size in [*sizes, len(data)]:
         passed += guard.feed(rest[:size])
         rest = rest[size:]
@@ -451,7 +451,7 @@ def test_the_key_never_passes_whatever_the_pieces(before: bytes, after: bytes, s
 
 
 def test_without_a_key_everything_passes():
-    guard = Guard(None)
+    guard = KeyGuard(None)
     assert guard.feed(b"abc") == b"abc"
     assert scrubbed("a key", None) == "a key"
     assert scrubbed("a KEY here", "KEY") == "a [the key] here"
