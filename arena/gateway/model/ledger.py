@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from arena.errors import DataError
-from arena.files.jsonl import Lines
+from arena.files.jsonl import JsonLines
 from arena.gateway.config import PATIENCE_S
 from arena.gateway.model.ledger_lines import Began, Ended, Full, Line, Refused
 from arena.gateway.model.totals import Totals
@@ -31,7 +31,7 @@ LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="event
 class Ledger:
     """An open ledger and its totals. The gateway's thread writes it; any thread may read `totals`."""
 
-    def __init__(self, lines: Lines, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, lines: JsonLines, patience_s: float = PATIENCE_S) -> None:
         self.totals = Totals(patience_s=patience_s)
         self._lines = lines
         self._aside_bytes = 0
@@ -59,7 +59,7 @@ class Ledger:
 def opened(path: Path, patience_s: float = PATIENCE_S) -> Iterator[Ledger]:
     """A new ledger at that path. OSError."""
     with FileIO(path, "x") as file:  # no buffer: a written line stays, however arena ends
-        yield Ledger(Lines(file), patience_s)
+        yield Ledger(JsonLines(file), patience_s)
 
 
 def read(path: Path) -> Usage:
