@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from test_gateway import echo, near, upstream
+from loopback import echo, reach_loopback, upstream
 from test_sandbox_bridge import served
 from test_session import DONE, play, python, run
 
@@ -60,7 +60,7 @@ def asked(run: RunFolder, program: str, network: Network) -> tuple[Session, dict
 
 def test_allow(run: RunFolder) -> None:
     with upstream(echo) as port, served(lambda link: link.sendall(b"model says")) as gateway:
-        given = Network("allow", (rule(f"good.example:{port}"),), near, gateway, loopback)
+        given = Network("allow", (rule(f"good.example:{port}"),), reach_loopback, gateway, loopback)
         program = f"""
             say("allowed", tunnel("good.example", {port}))
             say("other", tunnel("other.example", 443))

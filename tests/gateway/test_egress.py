@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loopback import echo, reach_loopback, upstream
 
 from arena.errors import UsageError
 from arena.files.jsonl import BYTES
 from arena.gateway.egress.proxy import HEAD_S, resolve, serve
-from arena.gateway.egress.rules import Address, Reach, Rule, check_allowed, parse_request, private, public, reachable, rule
+from arena.gateway.egress.rules import Reach, Rule, check_allowed, parse_request, private, public, reachable, rule
 from arena.gateway.network import Network, connected, network
 from arena.gateway.refusal import Refusal, Target
 from arena.gateway.unix_server import CONNECTIONS
@@ -30,37 +31,6 @@ from arena.system import process
 
 SOMEWHERE = Target("host", 443)
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
-
-
-@contextmanager
-def upstream(talk: Callable[[socket.socket], object], address: str = "127.0.0.1") -> Iterator[int]:
-    """A server on loopback; its port."""
-    with socket.create_server((address, 0), backlog=300) as listener:
-
-        def one(link: socket.socket) -> None:
-            with link:
-                link.settimeout(20)
-                try:
-                    talk(link)
-                except OSError:
-                    return
-
-        def accept() -> None:
-            while True:
-                try:
-                    link, _ = listener.accept()
-                except OSError:
-                    return
-                threading.Thread(target=one, args=(link,), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-
-
-def echo(link: socket.socket) -> None:
-    while piece := link.recv(1 << 16):
-        link.sendall(piece)
 
 
 @dataclass
@@ -127,11 +97,6 @@ async def table(host: str, port: int) -> Sequence[str]:
     if host not in NAMES:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     return NAMES[host]
-
-
-def reach_loopback(address: Address) -> bool:
-    """Also the tests' servers, on the loopback that no option of arena opens."""
-    return private(address) or address.is_loopback
 
 
 @contextmanager
