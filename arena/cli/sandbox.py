@@ -88,7 +88,7 @@ def _fill(folder: run_folder.RunFolder, problem: Problem, hardware: Hardware) ->
 
 
 def _tell_requests(log: Path) -> None:
-    """What the allow proxy was asked for."""
+    """Requests to the egress proxy."""
     for line in log.read_text().splitlines() if log.exists() else ():
         asked = json.loads(line)
         where = f"{asked['host']}:{asked['port']}" if asked["host"] else "request"

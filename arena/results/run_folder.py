@@ -5,7 +5,7 @@ events.jsonl     arena's own log, one JSON object a line, only ever appended
 agent/           the harness's raw standard output and error
 trajectory.jsonl what the agent did, step by step, in one form for all harnesses
 ledger.jsonl     every request to the model and what came of it; only with a gateway
-network.jsonl    what the allow proxy was asked for, one JSON object a request; only with network `allow`
+network.jsonl    requests to the egress proxy, one JSON object each; only with network `allow`
 work/            the workspace itself, the only folder that the agent can write
 snapshots/       every state of solution.py seen, named by its time
 solution.py      the submission, as it was scored

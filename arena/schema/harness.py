@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from arena.schema import version_1
 from arena.schema.common import Name, Record
 from arena.schema.limits import Limits
 
@@ -29,8 +30,8 @@ class Route(Record):
     """Whether it goes as `Authorization: Bearer` even where the interface has a header of its own, as copies of it often want."""
     prices: str | None = None
     """The provider's name in the price table of genai-prices; None: the cost stays unknown."""
-    pinned: bool = False
-    """Whether this is a broker that passes a request on to one of many providers: then a model must name those it may use."""
+    broker: bool = False
+    """Whether this route forwards each request to one of several providers: a model on it must name those it may use."""
 
     @field_validator("base_url")
     @classmethod
@@ -43,8 +44,13 @@ class Route(Record):
 class Routes(Record):
     """`arena/gateway/routes.yaml`, and a file of the user's own."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     routes: Mapping[Name, Route]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_version_1(cls, data: object) -> object:
+        return version_1.routes(data)
 
 
 class Cli(Record):
@@ -93,7 +99,7 @@ class Model(Record):
     route: Name | None = None
     """Which route leads to it (`arena list routes`); None: the harness needs no model."""
     provider: tuple[str, ...] = ()
-    """On a route that is `pinned`: the providers that may answer, in this order, and no other."""
+    """On a broker's route: the providers that may answer, in this order, and no other."""
     effort: str | None = None
     plays: str | None = None
     """Built-in harness only: which of the problem's solutions it plays, `nothing`, or `run:{name}` for a stored run;

@@ -12,7 +12,7 @@ from arena.schema import Harness, Model
 ROUTES = """
 schema_version: 1
 routes:
-  broker: {title: Broker, apis: [chat], base_url: "https://broker.test/v1", key: BROKER_KEY, pinned: true}
+  broker: {title: Broker, apis: [chat], base_url: "https://broker.test/v1", key: BROKER_KEY, broker: true}
   own: {title: Own, apis: [chat, responses], base_url: "http://127.0.0.1:8000/v1", key: null}
 """
 

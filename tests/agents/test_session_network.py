@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from loopback import echo, reach_loopback, upstream
 from sessions import DONE, play, python
 from test_bridge import served
-from test_egress import echo, near, upstream
 from test_session import run
 
 from arena.errors import SandboxError
@@ -61,7 +61,7 @@ def asked(run: RunFolder, program: str, network: Network) -> tuple[Session, dict
 
 def test_allow(run: RunFolder) -> None:
     with upstream(echo) as port, served(lambda link: link.sendall(b"model says")) as gateway:
-        given = Network("allow", (rule(f"good.example:{port}"),), near, gateway, loopback)
+        given = Network("allow", (rule(f"good.example:{port}"),), reach_loopback, gateway, loopback)
         program = f"""
             say("allowed", tunnel("good.example", {port}))
             say("other", tunnel("other.example", 443))
