@@ -98,7 +98,7 @@ def test_a_proxy_that_cannot_log_is_a_note_in_the_record(run: RunFolder) -> None
     program = 'say("answers", [tunnel("other.example", 443)[0] for _ in range(3)])'
     played, said = asked(run, program, network("allow", ("good.example",)))
     assert said["answers"] == [403] * 3
-    assert played.message.endswith("; the allow proxy's log ends early, as it cannot be written (No space left on device)")
+    assert played.message.endswith("; the egress proxy's log ends early, as it cannot be written (No space left on device)")
     (trouble,) = [event for event in run_folder.events(run) if event["kind"] == "network_trouble"]
     assert len(trouble["troubles"]) == 1
 
