@@ -28,7 +28,7 @@ def measured(*words: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timing
-def test_the_honest_one_finishes_among_hostile_ones():
+def test_honest_agents_finish_beside_hostile_ones():
     cells = ["honest 1", "fork bomb", "memory hog", "many files"]
     *played, host, left, _ = measured("load", "--cells", ",".join(cells), "--budget", "15")
     status = {line[:22].strip(): line[22:32].strip() for line in played}

@@ -93,7 +93,7 @@ def test_allow(run: RunFolder) -> None:
     assert len(lines) == 4
 
 
-def test_a_proxy_that_cannot_log_is_a_note_in_the_record(run: RunFolder) -> None:
+def test_proxies_that_cannot_log_leave_a_note(run: RunFolder) -> None:
     run.network.symlink_to("/dev/full")
     program = 'say("answers", [tunnel("other.example", 443)[0] for _ in range(3)])'
     played, said = asked(run, program, network("allow", ("good.example",)))
@@ -127,7 +127,7 @@ def test_open_is_marked(run: RunFolder) -> None:
     assert (ended["network"], ended["unsealed"]) == ("open", True)
 
 
-def test_a_gateway_that_is_not_there(run: RunFolder, tmp_path: Path) -> None:
+def test_missing_gateways_are_refused(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="gateway: the socket that a bridge should lead to: No such file"):
         play(python("pass"), run, network=Network(gateway=tmp_path / "gateway"))
     with socket.socket(socket.AF_UNIX) as dead:

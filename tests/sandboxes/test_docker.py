@@ -271,7 +271,7 @@ def test_streams_are_apart_and_input_arrives(sandbox):
     assert shell("cat").out == ""
 
 
-def test_a_command_that_is_not_there(sandbox):
+def test_missing_commands_crash(sandbox):
     assert finish("no-such-command") == (127, "", "no-such-command: not found in the sandbox\n")
     assert finish("/etc").code == 126
 
