@@ -65,7 +65,7 @@ ANSWERS_AS = "Z.AI"
 def missing(harness: str) -> str | None:
     """Why the harness's CLI cannot run, or None."""
     try:
-        install.found(catalog.harness(harness))
+        install.installed(catalog.harness(harness))
     except UsageError as error:
         return str(error).splitlines()[0]
     return None

@@ -34,7 +34,7 @@ def test_honest_agents_finish_beside_hostile_ones():
     status = {line[:22].strip(): line[22:32].strip() for line in played}
     assert status["honest 1"] == "complete", played
     assert set(status) == set(cells)
-    assert float(re.search(r"median ([0-9.]+) ms", host)[1]) < 100
+    assert (median := re.search(r"median ([0-9.]+) ms", host)) and float(median[1]) < 100
     assert left == "left: nothing"
 
 

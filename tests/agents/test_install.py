@@ -37,6 +37,7 @@ def made(home, version="2.1.7", started=True, node="24.1.0"):
 def test_found(home):
     made(home)
     found = install.installed(harness())
+    assert found is not None
     assert (found.package, found.version, found.folder) == ("@some/tool", "2.1.7", home / "tool")
     assert found.recorded("tool")["sha256"] == "a8076d3d28d21e02012b20eaf7dbf75409a6277134439025f282e368e3305abf"
 

@@ -243,10 +243,14 @@ def test_a_closed_port_is_a_logged_failure(tmp_path: Path) -> None:
 
 
 def test_ten_megabytes_pass_each_way_unchanged(tmp_path: Path) -> None:
-    ours, theirs, heard = os.urandom(10 << 20), os.urandom(10 << 20), []
+    ours, theirs, heard = os.urandom(10 << 20), os.urandom(10 << 20), list[bytes]()
+
+    def send(link: socket.socket, data: bytes) -> None:
+        link.sendall(data)
+        link.shutdown(socket.SHUT_WR)
 
     def talk(link: socket.socket) -> None:
-        sender = threading.Thread(target=lambda: (link.sendall(theirs), link.shutdown(socket.SHUT_WR)))
+        sender = threading.Thread(target=send, args=(link, theirs))
         sender.start()
         heard.append(rest(link))
         sender.join()
@@ -254,7 +258,7 @@ def test_ten_megabytes_pass_each_way_unchanged(tmp_path: Path) -> None:
     with upstream(talk) as port, proxy(tmp_path, f"good.example:{port}") as made:
         with made.connect() as link:
             link.sendall(CONNECT % f"good.example:{port}".encode() + b"at once")
-            sender = threading.Thread(target=lambda: (link.sendall(ours), link.shutdown(socket.SHUT_WR)))
+            sender = threading.Thread(target=send, args=(link, ours))
             sender.start()
             got = rest(link)
             sender.join()

@@ -302,8 +302,8 @@ def test_a_key_that_google_rejects_ends_the_run(tmp_path: Path):
     with run(tmp_path, "gemini", json_answer(400, error)) as agent:
         agent.ask()
         wait(lambda: agent.gateway.stop is not None)
-        assert agent.gateway.stop.status == "provider_error"
-        assert "API key not valid" in agent.gateway.stop.message
+        assert (stop := agent.gateway.stop) is not None
+        assert stop.status == "provider_error" and "API key not valid" in stop.message
 
 
 @pytest.mark.parametrize("status", [403, 404])
@@ -319,7 +319,8 @@ def test_patience_ends_between_requests(tmp_path: Path):
         agent.ask()
         assert agent.gateway.stop is None
         wait(lambda: agent.gateway.stop is not None)
-        assert "no good answer for" in agent.gateway.stop.message
+        stop: Any = agent.gateway.stop
+        assert "no good answer for" in stop.message
 
 
 def test_patience_ends_during_retries(tmp_path: Path):
@@ -449,7 +450,7 @@ def test_used_up_caps_end_the_run(tmp_path: Path, caps: Caps):
         assert reply.status == 400
         assert reply.headers["x-should-retry"] == "false"
         assert agent.gateway.stop is not None
-        assert agent.gateway.stop.status == "budget_exhausted"
+        assert (stop := agent.gateway.stop) is not None and stop.status == "budget_exhausted"
         assert len(agent.upstream.received) == 2
 
 
@@ -556,7 +557,7 @@ def test_leaving_before_the_last_event_is_not_free(tmp_path: Path, api: Api):
         assert tuple(getattr(usage, f"{name}_tokens") for name in BUCKETS) == TOKENS[api]
         assert (agent.ended()["how"], usage.unmetered) == ("left", 0)
         assert agent.ask(body).status == 400
-        assert agent.gateway.stop.status == "budget_exhausted"
+        assert (stop := agent.gateway.stop) is not None and stop.status == "budget_exhausted"
 
 
 def test_an_answer_that_never_ends_is_charged_by_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -660,7 +661,7 @@ def test_recorded_text_is_plain(tmp_path: Path):
         wait(lambda: agent.gateway.stop is not None)
         usage, stop = agent.gateway.usage(), agent.gateway.stop
         assert (usage.efforts, usage.providers) == (("other",), ("[2JP",))
-        assert stop.message.startswith("The provider: status 403: ]0;owned[2Jnoxx")
+        assert stop is not None and stop.message.startswith("The provider: status 403: ]0;owned[2Jnoxx")
         assert len(stop.message) <= 1024
         assert (stop.message + agent.gateway.last_failure).isprintable()
         to_yaml(usage).encode()

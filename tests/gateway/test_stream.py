@@ -33,7 +33,7 @@ def read(api: Api, data: bytes, *, kind: str = SSE, sizes: tuple[int, ...] = ())
 def test_events_are_found_in_any_pieces(bodies: list[bytes], sizes: list[int], end: bytes):
     bodies = [body.replace(b"\n", b"").replace(b"\r", b"") for body in bodies]
     data = b": a comment" + end + end + b"".join(b"event: x" + end + b"data: " + body + end + end for body in bodies)
-    found, parsed = [], EventParser()
+    found, parsed = list[bytes](), EventParser()
     for size in [*sizes, len(data)]:
         found += parsed.feed(data[:size])
         data = data[size:]
