@@ -81,19 +81,20 @@ while True:
 SESSION = """
 import json, sys, time
 from pathlib import Path
-from arena import session, workspace
+from arena.agents import session
+from arena.agents.supervisor import Terms
 from arena.catalog import SelectedModel
+from arena.results import run_folder
 from arena.sandboxes import MIB, Limits
 from arena.sandboxes.backends import backend
 from arena.schema import Cell, Harness, Model
-from arena.supervise import Terms
 program, root, budget_s = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 harness = Harness(schema_version=1, name="load", title="load", command=("python", "-c", program), terminal_event={"type": "end"},
                   models={"m": Model()})
 limits = Limits(memory_bytes=1024 * MIB, processes=256, tmp_bytes=256 * MIB, workspace_bytes=256 * MIB, workspace_files=20_000)
 cell = Cell(problem="load", problem_version=1, problem_digest="0", harness="load", harness_digest="0", model="m", hardware="cpu",
             budget_s=budget_s)
-with workspace.create(cell, manifest={}, root=root) as run:
+with run_folder.create(cell, manifest={}, root=root) as run:
     played = session.play(SelectedModel(harness, "m", Model(), ""), run, terms=Terms(budget_s, float(sys.argv[4])),
                           sandbox=backend(), prompt="", limits=limits)
 print(played.model_dump_json())

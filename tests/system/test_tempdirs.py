@@ -14,8 +14,8 @@ from arena.system import process, tempdirs
 ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
 import sys, time
-from arena import scratch
-with scratch.folder() as folder:
+from arena.system import tempdirs
+with tempdirs.folder() as folder:
     (folder / "work").mkdir()
     print(folder, flush=True)
     time.sleep(60)
@@ -94,11 +94,11 @@ def test_what_is_mounted_in_one_is_never_emptied(place: Path) -> None:
     program = """
 import subprocess, sys
 from pathlib import Path
-from arena import scratch
-left, = scratch.abandoned()
+from arena.system import tempdirs
+left, = tempdirs.abandoned()
 subprocess.run(["mount", "-t", "tmpfs", "none", str(left / "work")], check=True)
 (left / "work" / "solution.py").touch()
-with scratch.folder():
+with tempdirs.folder():
     print((left / "work" / "solution.py").exists())
 """
     done = process.run(["unshare", "-m", sys.executable, "-c", program], limit_s=30, cwd=ROOT)
