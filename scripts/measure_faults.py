@@ -24,7 +24,7 @@ from pathlib import Path
 from arena.files import documents
 from arena.results import run_folder
 from arena.sandboxes import cgroup
-from arena.sandboxes.hierarchy import here
+from arena.sandboxes.cgroup import here
 from arena.sandboxes.programs import keeper
 from arena.sandboxes.watchdog import family
 from arena.schema import Annotation

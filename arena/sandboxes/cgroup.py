@@ -11,18 +11,18 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, Limits
-from arena.sandboxes.hierarchy import CONTROLLERS, Place, hand_on, handed_on, here, places, subtree
 from arena.sandboxes.programs import keeper
 from arena.system import process
 
+CONTROLLERS = ("memory", "pids", "cpu")
 SAID = {"memory": "memory", "pids": "processes", "cpu": "cpu"}
 """Names in `RunningSandbox.limits`."""
 NAME = "arena-"
@@ -32,6 +32,13 @@ NEARLY = 0.98
 REMOVAL_S = 2.0
 """A group stays busy for a moment after its last process has been reaped."""
 KEEPER = Path(__file__).with_name("programs") / "keeper.py"
+
+
+class Place(NamedTuple):
+    """A group in one hierarchy."""
+
+    version: Literal[1, 2]
+    folder: Path
 
 
 class Setting(NamedTuple):
@@ -78,6 +85,61 @@ def settings(version: int, limits: Limits, fair: bool = False) -> dict[str, list
 def events(text: str) -> dict[str, int]:
     """A file of `name number` lines."""
     return {name: int(value) for name, _, value in (line.partition(" ") for line in text.splitlines())}
+
+
+def places(groups: str, mounts: str) -> dict[str, Place]:
+    """Where this process stands, by controller, from the texts of /proc/self/cgroup and mountinfo; '' is version 2."""
+    own: dict[str, str] = {}
+    for line in groups.splitlines():
+        _, names, path = line.split(":", 2)
+        own |= dict.fromkeys(names.split(","), path)
+    found: dict[str, Place] = {}
+    for line in mounts.splitlines():
+        left, right = line.split(" - ", 1)
+        root, point = left.split(" ")[3:5]
+        kind, _, options = right.split(" ", 2)
+        offered = {"cgroup2": {""}, "cgroup": set(options.split(",")) & set(CONTROLLERS)}.get(kind, set())
+        for name in offered & own.keys():
+            # In a container the mount may show only a part of the hierarchy, and not ours.
+            if Path(own[name]).is_relative_to(root):
+                folder = Path(point, Path(own[name]).relative_to(root))
+                found.setdefault(name, Place(2 if kind == "cgroup2" else 1, folder))
+    return found
+
+
+def here() -> dict[str, Place]:
+    """`places` of this process, now."""
+    return places(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
+
+
+def subtree(own: Path) -> Path | None:
+    """The nearest group of version 2, from ours upwards, below which groups with memory and pids limits can be made.
+
+    Our own seldom can: a group that holds processes hands no controllers on. A systemd user may use `app.slice`, root every
+    slice. Whatever is above it still holds.
+    """
+    for folder in (own, *own.parents):
+        try:
+            offered = set((folder / "cgroup.controllers").read_text().split()) & set(CONTROLLERS)
+            if not {"memory", "pids"} <= offered:
+                continue
+            if missing := offered - set(handed_on(folder)):
+                hand_on(folder, missing)
+        except OSError:  # above the mount; not ours to write; it holds processes
+            continue
+        if os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK):
+            return folder
+    return None
+
+
+def handed_on(folder: Path) -> list[str]:
+    """Controllers that a group's children have."""
+    return sorted(set((folder / "cgroup.subtree_control").read_text().split()) & set(CONTROLLERS))
+
+
+def hand_on(folder: Path, controllers: Iterable[str]) -> None:
+    """Let a group's children have these. OSError."""
+    (folder / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(controllers)))
 
 
 @functools.cache

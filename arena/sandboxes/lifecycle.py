@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -17,6 +18,8 @@ from arena.sandboxes.watchdog import Watch, resident
 from arena.sandboxes.workspace_mount import Shelf
 from arena.system import process
 
+UIDS = range(64100, 65000)
+"""Throw-away users, one per box, so that boxes cannot touch each other even if a wall falls. Debian assigns none of them."""
 Look = Callable[[Live], str]
 
 
@@ -89,3 +92,32 @@ def give(workspace: Path, uid: int) -> None:
     done = process.run(["chown", "-R", "-h", f"{uid}:{uid}", "--", str(workspace)], limit_s=120)
     if done.returncode:
         raise SandboxError(f"cannot hand {workspace} to user {uid}: {done.stderr.decode(errors='replace').strip()}")
+
+
+@contextmanager
+def throw_away_user() -> Iterator[int]:
+    """A user id that no other box of this machine has now. The kernel frees the name with the process that holds it.
+
+    Nor has a process of an earlier box, which would count for the new one: an arena was killed, and nobody reaps what it left.
+    """
+    for uid in UIDS:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+            try:
+                held.bind(f"\0arena/uid/{uid}")
+            except OSError:
+                continue
+            if uid not in users():
+                yield uid
+                return
+    raise SandboxError(
+        f"all {len(UIDS)} throw-away users have processes, of running boxes or dead ones that nobody has reaped; end some of them"
+    )
+
+
+def users() -> set[int]:
+    """Who has processes on this machine, dead ones that nobody has reaped among them."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.add(entry.stat().st_uid)  # the kernel's own: of this folder, unlike of what it holds, also when undumpable
+    return found

@@ -10,8 +10,8 @@ from typing import Literal
 from arena import schema
 from arena.errors import UsageError
 from arena.files.documents import read_yaml
-from arena.sandboxes import MIB, Limits
-from arena.sandboxes.hierarchy import machine_bytes
+from arena.sandboxes import MIB, Limits, SandboxSpec
+from arena.sandboxes.cgroup import here
 
 DEFAULTS = Path(__file__).with_name("limits.yaml")
 PID_MAX = Path("/proc/sys/kernel/pid_max")
@@ -49,6 +49,50 @@ def in_bytes(given: schema.Limits, machine_bytes: int, cores: int, pids: int) ->
         workspace_bytes=workspace_bytes,
         workspace_files=given.workspace_files,
     )
+
+
+def machine_bytes() -> int:
+    """Memory of this machine, or of the container that arena runs in."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    found = [int(lines["MemTotal"].split()[0]) << 10]
+    own = here()
+    for name, file in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
+        for folder in (own[name].folder, *own[name].folder.parents) if name in own else ():
+            if (folder / file).exists() and (text := (folder / file).read_text().strip()) != "max":
+                found.append(int(text))
+    return min(found)
+
+
+def rlimits(box: SandboxSpec, uid: int | None) -> dict[str, int]:
+    """Limits for launch.py, to which init.py adds its own. Before Linux 5.14 RLIMIT_NPROC needs a user of the box's own."""
+    limits = {
+        # No core, not even for a handler of the host that core_pattern names: it would run as root on what a box made, and 0
+        # does not keep it away. 1 does; the filter keeps the value.
+        "RLIMIT_CORE": 1,
+        "RLIMIT_NOFILE": box.limits.open_files,
+        "RLIMIT_FSIZE": box.limits.file_bytes,
+        "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one box could starve the judge
+        "RLIMIT_NICE": 0,
+    }
+    by_user = uid is not None and not counts_by_namespace(os.uname().release)
+    return limits | {"RLIMIT_NPROC": box.limits.processes} if by_user else limits
+
+
+def fixed(box: SandboxSpec, pinned_by: str) -> dict[str, str]:
+    """The part of `RunningSandbox.limits` that every backend holds in the same way."""
+    sizes = {"tmp": box.limits.tmp_bytes, "home": box.limits.home_bytes, "shm": box.limits.shm_bytes}
+    limits = {name: f"tmpfs {size // MIB} MiB" for name, size in sizes.items()}
+    limits["files"] = f"RLIMIT_FSIZE {box.limits.file_bytes // MIB} MiB"
+    limits["open_files"] = f"RLIMIT_NOFILE {box.limits.open_files}"
+    if box.cpus is not None:
+        limits["cpus"] = f"{pinned_by} {','.join(map(str, sorted(box.cpus)))}, fixed by the filter"
+    return limits
+
+
+def counts_by_namespace(release: str) -> bool:
+    """Whether a kernel counts a user's processes for RLIMIT_NPROC in each user namespace apart, as from 5.14 on."""
+    major, minor = release.split("-")[0].split(".")[:2]
+    return (int(major), int(minor)) >= (5, 14)
 
 
 @functools.cache

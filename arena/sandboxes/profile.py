@@ -80,6 +80,11 @@ def arguments(box: SandboxSpec, runtime: Runtime, host: Host) -> tuple[Argument,
     return words
 
 
+def process_1(box: SandboxSpec, runtime: Runtime, control: int) -> list[str]:
+    """Process 1: `-I -S` reads nothing that the box could have put in its way."""
+    return [runtime.python, "-I", "-S", INIT_INSIDE, str(control), ",".join(map(str, box.pass_fds)), *box.command]
+
+
 def environment(box: SandboxSpec, runtime: Runtime, host: Host) -> dict[str, str]:
     """All variables of the box; nothing is inherited. bwrap adds PWD."""
     places = (*box.path, "/opt/venv/bin", *(PATH if host.cuda else PATH[1:]))

@@ -24,6 +24,7 @@ CREDENTIALS = struct.Struct("3i")
 PR_SET_CHILD_SUBREAPER = 36
 PROOF_S = 60.0
 """Killing takes milliseconds, but 2000 processes that fork while the machine is busy with others took 20 s to die."""
+START_LIMIT_S = 30.0
 ANSWER_S = 5.0
 """More than init.py takes before it gives up on freezing."""
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from arena.errors import SandboxError
-from arena.sandboxes import SandboxSpec, bwrap
+from arena.sandboxes import SandboxSpec, bwrap, lifecycle
 from arena.sandboxes.bwrap.start import program
 from arena.system import tempdirs
 
@@ -214,16 +214,16 @@ def test_root_outside_is_nobody_inside():
     with bwrap.run(SandboxSpec(kind="worker", command=("sleep", "60"))) as box:
         uid = int(box.limits["processes"].split("uid ")[1].rstrip(")"))
         status = Path(f"/proc/{child_of_init(box)}/status").read_text()
-    assert uid in bwrap.UIDS and f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}" in status and "Groups:\t \n" in status
+    assert uid in lifecycle.UIDS and f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}" in status and "Groups:\t \n" in status
 
 
 @as_root
 def test_a_user_who_still_has_a_dead_process_is_left_alone():
-    with bwrap.throw_away_user() as uid:
+    with lifecycle.throw_away_user() as uid:
         pass
     with subprocess.Popen(["true"], user=uid, stdout=subprocess.DEVNULL) as dead:
         os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # not reaped: it counts for its user
-        with bwrap.throw_away_user() as other:
+        with lifecycle.throw_away_user() as other:
             assert other != uid
 
 

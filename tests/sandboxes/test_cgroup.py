@@ -15,9 +15,8 @@ import pytest
 
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, Limits, SandboxSpec, bwrap, cgroup
-from arena.sandboxes.bwrap.start import counts_by_namespace
-from arena.sandboxes.cgroup import Group, settings
-from arena.sandboxes.hierarchy import Place, here, places, subtree
+from arena.sandboxes.cgroup import Group, Place, here, places, settings, subtree
+from arena.sandboxes.limits import counts_by_namespace
 from arena.sandboxes.programs import keeper
 from arena.sandboxes.watchdog import family
 

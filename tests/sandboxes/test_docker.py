@@ -21,7 +21,7 @@ from test_bwrap import PROCESS_1, SYSCALLS
 from test_life import BUSY, CHEATS, FORKS, STUBBORN, TIMER, alive, token, until
 
 from arena.errors import SandboxError, UsageError
-from arena.sandboxes import MIB, Limits, SandboxSpec, bwrap
+from arena.sandboxes import MIB, Limits, SandboxSpec, bwrap, lifecycle
 from arena.sandboxes.backends import backend
 from arena.sandboxes.docker.plan import NOTHING, Bind, image, mount_points, plan
 from arena.sandboxes.host import Host
@@ -291,7 +291,7 @@ def test_it_shows_what_a_bwrap_box_shows(sandbox):
 @as_root
 def test_who_it_is(sandbox):
     uid, gid, groups = shell("id -u; id -g; id -G").out.split()
-    assert int(uid) in bwrap.UIDS and uid == gid == groups
+    assert int(uid) in lifecycle.UIDS and uid == gid == groups
     with docker.run(SandboxSpec("worker", ("id", "-u"))) as one, docker.run(SandboxSpec("worker", ("id", "-u"))) as two:
         assert one.stdout.read() != two.stdout.read()
 

@@ -17,7 +17,7 @@ import pytest
 
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, Limits, LostFiles, SandboxSpec, bwrap, workspace_mount
-from arena.sandboxes.bwrap.start import counts_by_namespace
+from arena.sandboxes.limits import counts_by_namespace
 from arena.sandboxes.running import number_of
 from arena.sandboxes.watchdog import resident
 

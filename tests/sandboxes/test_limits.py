@@ -5,8 +5,7 @@ import pytest
 from arena import catalog, schema
 from arena.errors import DataError, UsageError
 from arena.sandboxes import MIB, Limits
-from arena.sandboxes.hierarchy import machine_bytes
-from arena.sandboxes.limits import in_bytes, limits_for
+from arena.sandboxes.limits import in_bytes, limits_for, machine_bytes
 
 GIB = 1 << 30
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +14,11 @@ from arena.paths import secrets as arena_secrets
 from arena.sandboxes import RunningSandbox, SandboxSpec, cgroup, selftest
 from arena.sandboxes.bwrap.start import program, start
 from arena.sandboxes.host import survey
-from arena.sandboxes.lifecycle import in_bounds, looks_at, settled, until_empty
+from arena.sandboxes.lifecycle import in_bounds, looks_at, settled, throw_away_user, until_empty
 from arena.sandboxes.profile import arguments
 from arena.sandboxes.python_env import installed
 from arena.system import process
 
-UIDS = range(64100, 65000)
-"""Throw-away users, one per box, so that boxes cannot touch each other even if a wall falls. Debian assigns none of them."""
 OLDEST = (0, 8)
 """First bwrap with --disable-userns."""
 SETTINGS = {
@@ -90,32 +87,3 @@ def _settings() -> dict[str, str]:
     """The kernel settings of this machine that matter to `advice`, as far as it has them."""
     paths = {name: Path("/proc/sys", *name.split(".")) for name in SETTINGS}
     return {name: path.read_text().strip() for name, path in paths.items() if path.exists()}
-
-
-@contextmanager
-def throw_away_user() -> Iterator[int]:
-    """A user id that no other box of this machine has now. The kernel frees the name with the process that holds it.
-
-    Nor has a process of an earlier box, which would count for the new one: an arena was killed, and nobody reaps what it left.
-    """
-    for uid in UIDS:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
-            try:
-                held.bind(f"\0arena/uid/{uid}")
-            except OSError:
-                continue
-            if uid not in users():
-                yield uid
-                return
-    raise SandboxError(
-        f"all {len(UIDS)} throw-away users have processes, of running boxes or dead ones that nobody has reaped; end some of them"
-    )
-
-
-def users() -> set[int]:
-    """Who has processes on this machine, dead ones that nobody has reaped among them."""
-    found = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            found.add(entry.stat().st_uid)  # the kernel's own: of this folder, unlike of what it holds, also when undumpable
-    return found

@@ -14,16 +14,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from arena.errors import SandboxError
-from arena.sandboxes import MIB, SandboxSpec
-from arena.sandboxes.profile import INIT_INSIDE, Argument
+from arena.sandboxes import SandboxSpec
+from arena.sandboxes.limits import counts_by_namespace, fixed, rlimits
+from arena.sandboxes.profile import Argument, process_1
 from arena.sandboxes.programs.launch import STAGING
 from arena.sandboxes.python_env import Runtime
-from arena.sandboxes.running import PROOF_S, Live, adopt, hail
+from arena.sandboxes.running import PROOF_S, START_LIMIT_S, Live, adopt, hail
 from arena.sandboxes.watchdog import family
 from arena.system import process
 
 LAUNCH = Path(__file__).parents[1] / "programs" / "launch.py"
-START_LIMIT_S = 30.0
 
 
 def start(
@@ -133,26 +133,6 @@ def _rendered(words: tuple[Argument, ...], staged: bool) -> tuple[list[str], lis
     return options, sources, descriptors
 
 
-def process_1(box: SandboxSpec, runtime: Runtime, control: int) -> list[str]:
-    """Process 1: `-I -S` reads nothing that the box could have put in its way."""
-    return [runtime.python, "-I", "-S", INIT_INSIDE, str(control), ",".join(map(str, box.pass_fds)), *box.command]
-
-
-def rlimits(box: SandboxSpec, uid: int | None) -> dict[str, int]:
-    """Limits for launch.py, to which init.py adds its own. Before Linux 5.14 RLIMIT_NPROC needs a user of the box's own."""
-    limits = {
-        # No core, not even for a handler of the host that core_pattern names: it would run as root on what a box made, and 0
-        # does not keep it away. 1 does; the filter keeps the value.
-        "RLIMIT_CORE": 1,
-        "RLIMIT_NOFILE": box.limits.open_files,
-        "RLIMIT_FSIZE": box.limits.file_bytes,
-        "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one box could starve the judge
-        "RLIMIT_NICE": 0,
-    }
-    by_user = uid is not None and not counts_by_namespace(os.uname().release)
-    return limits | {"RLIMIT_NPROC": box.limits.processes} if by_user else limits
-
-
 def _in_force(box: SandboxSpec, uid: int | None, others: Mapping[str, str]) -> dict[str, str]:
     """`RunningSandbox.limits`."""
     limits = fixed(box, "affinity")
@@ -161,23 +141,6 @@ def _in_force(box: SandboxSpec, uid: int | None, others: Mapping[str, str]) -> d
     elif "processes" not in others and counts_by_namespace(os.uname().release):
         limits["processes"] = f"RLIMIT_NPROC {box.limits.processes} (own user namespace)"
     return dict(others) | limits
-
-
-def fixed(box: SandboxSpec, pinned_by: str) -> dict[str, str]:
-    """The part of `RunningSandbox.limits` that every backend holds in the same way."""
-    sizes = {"tmp": box.limits.tmp_bytes, "home": box.limits.home_bytes, "shm": box.limits.shm_bytes}
-    limits = {name: f"tmpfs {size // MIB} MiB" for name, size in sizes.items()}
-    limits["files"] = f"RLIMIT_FSIZE {box.limits.file_bytes // MIB} MiB"
-    limits["open_files"] = f"RLIMIT_NOFILE {box.limits.open_files}"
-    if box.cpus is not None:
-        limits["cpus"] = f"{pinned_by} {','.join(map(str, sorted(box.cpus)))}, fixed by the filter"
-    return limits
-
-
-def counts_by_namespace(release: str) -> bool:
-    """Whether a kernel counts a user's processes for RLIMIT_NPROC in each user namespace apart, as from 5.14 on."""
-    major, minor = release.split("-")[0].split(".")[:2]
-    return (int(major), int(minor)) >= (5, 14)
 
 
 def program() -> str:

@@ -16,13 +16,12 @@ from pathlib import Path
 from arena.errors import SandboxError
 from arena.paths import secrets as arena_secrets
 from arena.sandboxes import MIB, RunningSandbox, SandboxSpec, selftest
-from arena.sandboxes.bwrap import throw_away_user
 from arena.sandboxes.docker.config import User
 from arena.sandboxes.docker.engine import connected, host, sees_our_mounts, sweep, told
 from arena.sandboxes.docker.plan import mount_points, plan
 from arena.sandboxes.docker.start import Container, start
 from arena.sandboxes.host import survey
-from arena.sandboxes.lifecycle import in_bounds, looks_at, settled, until_empty
+from arena.sandboxes.lifecycle import in_bounds, looks_at, settled, throw_away_user, until_empty
 from arena.sandboxes.profile import arguments
 from arena.sandboxes.python_env import installed
 from arena.sandboxes.running import Live

@@ -14,13 +14,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 from arena.errors import SandboxError
 from arena.sandboxes import SandboxSpec, cgroup, workspace_mount
-from arena.sandboxes.bwrap.start import START_LIMIT_S, fixed, process_1
 from arena.sandboxes.docker.config import ENTER_INSIDE, IMAGE, User, configuration, staged
 from arena.sandboxes.docker.engine import SHELF, remove, told
 from arena.sandboxes.docker.plan import Bind, Plan, image
+from arena.sandboxes.limits import fixed
+from arena.sandboxes.profile import process_1
 from arena.sandboxes.programs.enter import CONTROL, DOOR_INSIDE
 from arena.sandboxes.python_env import Runtime
-from arena.sandboxes.running import Live, hail
+from arena.sandboxes.running import START_LIMIT_S, Live, hail
 from arena.sandboxes.workspace_mount import Shelf
 from arena.system import process, tempdirs
 
