@@ -1,4 +1,4 @@
-"""What a box may use on this machine: the defaults of limits.yaml, and what a harness asks for instead."""
+"""Limits of a sandbox: the defaults of limits.yaml with a harness's own, as bytes, as rlimits, and in words."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from arena import schema
 from arena.errors import UsageError
 from arena.files.documents import read_yaml
 from arena.sandboxes import MIB, Limits, SandboxSpec
-from arena.sandboxes.cgroup import here
+from arena.sandboxes.cgroup import own_cgroups
 
 DEFAULTS = Path(__file__).with_name("limits.yaml")
 PID_MAX = Path("/proc/sys/kernel/pid_max")
 
 
 def limits_for(kind: Literal["agent", "worker"], own: schema.Limits | None = None) -> Limits:
-    """Limits of a box of that kind; `own` replaces single ones. UsageError when this machine has less than one of them."""
+    """Limits of a sandbox of that kind; `own` replaces single ones. UsageError when one exceeds what this machine has."""
     defaults = _defaults()
     given = (defaults.agent if kind == "agent" else defaults.worker).replaced(own)
     return in_bytes(given, machine_bytes(), len(os.sched_getaffinity(0)), int(PID_MAX.read_text()))
@@ -26,13 +26,15 @@ def limits_for(kind: Literal["agent", "worker"], own: schema.Limits | None = Non
 
 def in_bytes(given: schema.Limits, machine_bytes: int, cores: int, pids: int) -> Limits:
     """The same in bytes, on a machine with that much memory, that many processors and process ids."""
-    for name, asked, there, unit in (
+    for name, wanted, available, unit in (
         ("memory_mib", given.memory_mib, machine_bytes // MIB, "MiB of memory"),
         ("cpus", given.cpus, cores, "processors"),
         ("processes", given.processes, pids, "process ids"),
     ):
-        if asked is not None and asked > there:
-            raise UsageError(f"limits.{name}: {asked:g} would limit nothing, this machine has {there} {unit}; ask for less")
+        if wanted is not None and wanted > available:
+            raise UsageError(
+                f"limits.{name}: {wanted:g} would limit nothing, this machine has {available} {unit}; choose a smaller value"
+            )
     shares = [int(given.memory_fraction * machine_bytes)] if given.memory_fraction is not None else []
     memory_bytes = min([*shares, *([given.memory_mib * MIB] if given.memory_mib is not None else [])], default=None)
     workspace_bytes = None if given.workspace_mib is None else given.workspace_mib * MIB
@@ -54,38 +56,38 @@ def in_bytes(given: schema.Limits, machine_bytes: int, cores: int, pids: int) ->
 def machine_bytes() -> int:
     """Memory of this machine, or of the container that arena runs in."""
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    found = [int(lines["MemTotal"].split()[0]) << 10]
-    own = here()
+    sizes = [int(lines["MemTotal"].split()[0]) << 10]
+    own = own_cgroups()
     for name, file in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
         for folder in (own[name].folder, *own[name].folder.parents) if name in own else ():
             if (folder / file).exists() and (text := (folder / file).read_text().strip()) != "max":
-                found.append(int(text))
-    return min(found)
+                sizes.append(int(text))
+    return min(sizes)
 
 
-def rlimits(box: SandboxSpec, uid: int | None) -> dict[str, int]:
-    """Limits for launch.py, to which init.py adds its own. Before Linux 5.14 RLIMIT_NPROC needs a user of the box's own."""
+def rlimits(spec: SandboxSpec, uid: int | None) -> dict[str, int]:
+    """Limits that the launcher or the engine sets; init.py adds its own. Before Linux 5.14 RLIMIT_NPROC needs an own user."""
     limits = {
-        # No core, not even for a handler of the host that core_pattern names: it would run as root on what a box made, and 0
-        # does not keep it away. 1 does; the filter keeps the value.
+        # No core, not even for a handler of the host that core_pattern names: it would run as root on what a sandbox made, and
+        # 0 does not keep it away. 1 does; the filter keeps the value.
         "RLIMIT_CORE": 1,
-        "RLIMIT_NOFILE": box.limits.open_files,
-        "RLIMIT_FSIZE": box.limits.file_bytes,
-        "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one box could starve the judge
+        "RLIMIT_NOFILE": spec.limits.open_files,
+        "RLIMIT_FSIZE": spec.limits.file_bytes,
+        "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one sandbox could starve the judge
         "RLIMIT_NICE": 0,
     }
     by_user = uid is not None and not counts_by_namespace(os.uname().release)
-    return limits | {"RLIMIT_NPROC": box.limits.processes} if by_user else limits
+    return limits | {"RLIMIT_NPROC": spec.limits.processes} if by_user else limits
 
 
-def fixed(box: SandboxSpec, pinned_by: str) -> dict[str, str]:
-    """The part of `RunningSandbox.limits` that every backend holds in the same way."""
-    sizes = {"tmp": box.limits.tmp_bytes, "home": box.limits.home_bytes, "shm": box.limits.shm_bytes}
+def fixed_limits(spec: SandboxSpec, pinned_by: str) -> dict[str, str]:
+    """The part of `RunningSandbox.limits` that every backend enforces in the same way."""
+    sizes = {"tmp": spec.limits.tmp_bytes, "home": spec.limits.home_bytes, "shm": spec.limits.shm_bytes}
     limits = {name: f"tmpfs {size // MIB} MiB" for name, size in sizes.items()}
-    limits["files"] = f"RLIMIT_FSIZE {box.limits.file_bytes // MIB} MiB"
-    limits["open_files"] = f"RLIMIT_NOFILE {box.limits.open_files}"
-    if box.cpus is not None:
-        limits["cpus"] = f"{pinned_by} {','.join(map(str, sorted(box.cpus)))}, fixed by the filter"
+    limits["files"] = f"RLIMIT_FSIZE {spec.limits.file_bytes // MIB} MiB"
+    limits["open_files"] = f"RLIMIT_NOFILE {spec.limits.open_files}"
+    if spec.cpus is not None:
+        limits["cpus"] = f"{pinned_by} {','.join(map(str, sorted(spec.cpus)))}, fixed by the filter"
     return limits
 
 

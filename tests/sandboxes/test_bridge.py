@@ -1,4 +1,4 @@
-"""From a box's own 127.0.0.1 to a unix socket of the host: bytes, ends, floods, and what the command can do about it."""
+"""From a sandbox's own 127.0.0.1 to a unix socket of the host: bytes, ends, floods, and what the command can do about it."""
 
 import hashlib
 import os
@@ -79,9 +79,9 @@ def served(talk: Callable[[socket.socket], None]) -> Iterator[Path]:
 
 def said(program: str, path: Path, **fields) -> list[str]:
     """What a command with this bridge prints, when it ends well."""
-    with bwrap.run(SandboxSpec("agent", ("python", "-c", CLIENT + program), bridges={PORT: path}, **fields)) as box:
-        out, err = box.stdout.read().decode(), box.stderr.read().decode()
-        assert (box.wait(30), err) == (0, "")
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", CLIENT + program), bridges={PORT: path}, **fields)) as running:
+        out, err = running.stdout.read().decode(), running.stderr.read().decode()
+        assert (running.wait(30), err) == (0, "")
     return out.splitlines()
 
 
@@ -190,7 +190,7 @@ def test_a_server_that_dies_in_the_middle_resets_and_the_next_connection_is_serv
         pytest.param(
             lambda path: bound(path, 0o600),
             "make it mode 0666",
-            marks=pytest.mark.skipif(os.geteuid() != 0, reason="a plain user's boxes are that user's"),
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="a plain user's sandboxes are that user's"),
         ),
     ],
     ids=["absent", "a file", "closed"],
@@ -224,12 +224,12 @@ def test_who_does_not_read_is_not_read_from_and_process_1_goes_on_answering():
         go.wait(20)
         heard.append(len(rest(link)))
 
-    with served(talk) as path, bwrap.run(SandboxSpec("agent", ("python", "-c", CLIENT + FLOOD), bridges={PORT: path})) as box:
-        sent = int(box.stdout.readline())
+    with served(talk) as path, bwrap.run(SandboxSpec("agent", ("python", "-c", CLIENT + FLOOD), bridges={PORT: path})) as running:
+        sent = int(running.stdout.readline())
         assert sent < 32 * MIB, "kernel buffers, and one chunk in process 1"
         began = time.monotonic()
-        assert box.freeze() > 0
-        box.thaw()
+        assert running.freeze() > 0
+        running.resume()
         assert time.monotonic() - began < 1
         go.set()
         give_up = time.monotonic() + 20
@@ -241,13 +241,16 @@ def test_who_does_not_read_is_not_read_from_and_process_1_goes_on_answering():
 
 def test_a_flood_of_connections_does_not_hold_up_the_end():
     program = "\nprint(flush=True)\nwhile True:\n    try: connect().close()\n    except OSError: pass"
-    with served(echo) as path, bwrap.run(SandboxSpec("agent", ("python", "-c", CLIENT + program), bridges={PORT: path})) as box:
-        box.stdout.readline()
+    with (
+        served(echo) as path,
+        bwrap.run(SandboxSpec("agent", ("python", "-c", CLIENT + program), bridges={PORT: path})) as running,
+    ):
+        running.stdout.readline()
         time.sleep(0.3)
         began = time.monotonic()
-        box.freeze()
-        box.thaw()
-        box.kill()
+        running.freeze()
+        running.resume()
+        running.kill()
         assert time.monotonic() - began < 3
 
 
@@ -275,18 +278,18 @@ def test_two_bridges_lead_to_two_servers():
     program = "\nfor port in (3128, 4000): print(rest(socket.create_connection(('127.0.0.1', port))))"
     with served(lambda link: link.sendall(b"one")) as one, served(lambda link: link.sendall(b"two")) as two:
         command = ("python", "-c", CLIENT + program)
-        with bwrap.run(SandboxSpec("agent", command, bridges={3128: one, 4000: two})) as box:
-            assert box.stdout.read() == b"b'one'\nb'two'\n"
+        with bwrap.run(SandboxSpec("agent", command, bridges={3128: one, 4000: two})) as running:
+            assert running.stdout.read() == b"b'one'\nb'two'\n"
 
 
 def test_an_open_box_has_the_hosts_network_and_no_other_box_has():
     look = "import os, socket; print(os.readlink('/proc/self/ns/net'), os.path.exists('/etc/resolv.conf'))"
     with socket.create_server(("127.0.0.1", 0)) as server:
         reach = f"; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5); print('reached')"
-        with bwrap.run(SandboxSpec("agent", ("python", "-c", look + reach), network="open")) as box:
-            assert box.stdout.read().decode().split() == [os.readlink("/proc/self/ns/net"), "True", "reached"]  # noqa: PTH115
-        with bwrap.run(SandboxSpec("agent", ("python", "-c", look + reach))) as box:
-            own, resolver = box.stdout.read().decode().split()
+        with bwrap.run(SandboxSpec("agent", ("python", "-c", look + reach), network="open")) as running:
+            assert running.stdout.read().decode().split() == [os.readlink("/proc/self/ns/net"), "True", "reached"]  # noqa: PTH115
+        with bwrap.run(SandboxSpec("agent", ("python", "-c", look + reach))) as running:
+            own, resolver = running.stdout.read().decode().split()
             assert own != os.readlink("/proc/self/ns/net") and resolver == "False"  # noqa: PTH115
 
 

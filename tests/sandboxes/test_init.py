@@ -1,4 +1,4 @@
-"""When process 1 of a box takes a thread to be stopped."""
+"""When process 1 of a sandbox takes a thread to be stopped."""
 
 import os
 import signal
@@ -46,22 +46,22 @@ def thread() -> Iterator[str]:
 
 
 def test_who_runs_has_not_left_the_processor_and_who_is_stopped_has(thread: str) -> None:
-    assert not init.have_left([thread])
+    assert not init.are_off_processors([thread])
     pid = int(Path(thread).name)
     os.kill(pid, signal.SIGSTOP)
     os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-    assert init.have_left([thread])
+    assert init.are_off_processors([thread])
 
 
 def test_who_is_gone_or_is_not_told_of_keeps_nobody_waiting(tmp_path: Path, thread: str) -> None:
-    assert init.have_left([str(tmp_path)])
-    assert not init.have_left([str(tmp_path), thread])
+    assert init.are_off_processors([str(tmp_path)])
+    assert not init.are_off_processors([str(tmp_path), thread])
 
 
 @pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
-@pytest.mark.skipif(tracing_is_forbidden(), reason=f"{YAMA} forbids it: boxes are frozen by what shows, and by their clocks")
+@pytest.mark.skipif(tracing_is_forbidden(), reason=f"{YAMA} forbids it: sandboxes are frozen by what shows, and by their clocks")
 def test_the_kernel_tells_a_process_of_a_box_of_another() -> None:
     """Otherwise process 1, which has the same user and no more rights, would have to believe what shows."""
-    with bwrap.run(SandboxSpec("worker", ("python", "-c", SIBLING))) as box:
-        told = box.stdout.readline()
-        assert told and not told.startswith(b"running"), box.stderr.read()
+    with bwrap.run(SandboxSpec("worker", ("python", "-c", SIBLING))) as running:
+        told = running.stdout.readline()
+        assert told and not told.startswith(b"running"), running.stderr.read()

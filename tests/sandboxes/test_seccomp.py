@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import SandboxError
-from arena.sandboxes.seccomp import ARCHES, INSPECTED, NUMBERS, program
+from arena.sandboxes.seccomp import ARCHES, INSPECTED, NUMBERS, compile_filter
 
 ALLOWED = "allowed"
 KILLED = "killed"
@@ -39,7 +39,7 @@ def verdict(filter_bytes, machine, number, *args, audit=None):
 @pytest.fixture(params=sorted(ARCHES))
 def decide(request):
     machine, column = request.param, ARCHES[request.param].column
-    plain, pinned = (program(deny_affinity=deny, machine=machine) for deny in (False, True))
+    plain, pinned = (compile_filter(deny_affinity=deny, machine=machine) for deny in (False, True))
 
     def call(name, *args, deny_affinity=False):
         number = (NUMBERS | INSPECTED)[name][column]
@@ -118,17 +118,17 @@ def test_affinity_is_refused_when_asked_for(decide):
 
 @pytest.mark.parametrize(("machine", "other"), [("x86_64", 0x40000003), ("x86_64", 0xC00000B7), ("aarch64", 0x40000028)])
 def test_another_architecture_is_killed(machine, other):
-    assert verdict(program(deny_affinity=False, machine=machine), machine, 0, audit=other) == KILLED
+    assert verdict(compile_filter(deny_affinity=False, machine=machine), machine, 0, audit=other) == KILLED
 
 
 @pytest.mark.parametrize("number", [0x40000000, 0x40000000 | 248, -1])
 def test_x32_numbers_do_not_dodge_the_list(number):
-    assert verdict(program(deny_affinity=False, machine="x86_64"), "x86_64", number) == "ENOSYS"
+    assert verdict(compile_filter(deny_affinity=False, machine="x86_64"), "x86_64", number) == "ENOSYS"
 
 
 @pytest.mark.parametrize("machine", sorted(ARCHES))
 def test_calls_that_no_kernel_had_when_this_was_written_do_not_exist(machine):
-    filter_bytes = program(deny_affinity=False, machine=machine)
+    filter_bytes = compile_filter(deny_affinity=False, machine=machine)
     assert {verdict(filter_bytes, machine, number) for number in (470, 471, 500, 1000)} == {"ENOSYS"}
     assert verdict(filter_bytes, machine, 469) == ALLOWED
 
@@ -137,13 +137,13 @@ def test_calls_that_no_kernel_had_when_this_was_written_do_not_exist(machine):
     ("machine", "names"), [("x86_64", {"memfd_create": 319, "mbind": 237, "timer_create": 222, "execve": 59})]
 )
 def test_what_cuda_and_everybody_needs_stays_allowed(machine, names):
-    filter_bytes = program(deny_affinity=True, machine=machine)
+    filter_bytes = compile_filter(deny_affinity=True, machine=machine)
     assert {name: verdict(filter_bytes, machine, number) for name, number in names.items()} == dict.fromkeys(names, ALLOWED)
 
 
 def test_an_unknown_machine_is_refused():
     with pytest.raises(SandboxError, match=r"riscv64.*x86_64, aarch64"):
-        program(deny_affinity=False, machine="riscv64")
+        compile_filter(deny_affinity=False, machine="riscv64")
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ def test_the_real_wall_is_shut(sandbox):
 
 
 @contextmanager
-def no_wall(box):
+def no_wall(spec):
     """The command as a process like any other."""
-    command = [sys.executable, *box.command[1:]]
+    command = [sys.executable, *spec.command[1:]]
     with subprocess.Popen(
-        command, stdin=process.content(box.stdin), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=box.workspace
+        command, stdin=process.readable_fd(spec.stdin), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=spec.workspace
     ) as started:
         yield SimpleNamespace(stdout=started.stdout, stderr=started.stderr, wait=started.wait)
 
@@ -63,7 +63,7 @@ def test_without_a_wall_everything_is_named():
 
 def test_a_program_that_cannot_look_is_no_proof():
     @contextmanager
-    def dead(box):
+    def dead(spec):
         with no_wall(
             SimpleNamespace(command=("python", "-c", "import sys; sys.exit('no')"), stdin=b"", workspace=None)
         ) as running:

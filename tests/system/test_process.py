@@ -48,7 +48,7 @@ def test_environment_is_inherited_when_none_is_given():
 
 
 def test_input_folder_and_descriptors(tmp_path):
-    data = process.content(b"by descriptor")
+    data = process.readable_fd(b"by descriptor")
     try:
         done = shell(f"pwd; cat; cat /proc/self/fd/{data}", stdin=b"by stdin\n", cwd=tmp_path, pass_fds=(data,))
     finally:
