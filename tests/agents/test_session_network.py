@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from loopback import echo, reach_loopback, upstream
 from sessions import DONE, play, python
-from test_bridge import served
 from test_session import run
+from unix_server import served
 
 from arena.errors import SandboxError
 from arena.gateway.egress.rules import rule

@@ -1,4 +1,4 @@
-"""Control groups: the choice among hierarchies on texts and faked trees of files, the limits and the clearing up for real.
+"""Control groups: the choice of hierarchies on texts and faked trees of files, limits and removal on real groups.
 
 Version 2 is faked throughout: its files are plain ones here, so what is shown is what arena writes and reads, not that a kernel
 obeys. The real ones are those of the machine that runs this.
@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sandbox_programs import FORKS, ROOT
 
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, Limits, SandboxSpec, bwrap, cgroup
@@ -20,7 +21,6 @@ from arena.sandboxes.limits import counts_by_namespace
 from arena.sandboxes.programs import keeper
 from arena.sandboxes.watchdog import process_tree
 
-ROOT = Path(__file__).parents[2]
 HYBRID = """\
 24 1 0:21 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
 25 24 0:22 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
@@ -32,7 +32,7 @@ UNIFIED = "30 1 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\
 CONTAINER = "31 1 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
 
 
-def test_places_of_a_machine_with_both_versions():
+def test_groups_of_a_machine_with_both_versions():
     found = parse_cgroups("4:memory:/a/b\n1:cpu,cpuacct:/\n7:name=systemd:/\n0::/c\n", HYBRID)
     assert found == {
         "cpu": Cgroup(1, Path("/sys/fs/cgroup/cpu,cpuacct")),
@@ -41,11 +41,11 @@ def test_places_of_a_machine_with_both_versions():
     }
 
 
-def test_places_where_there_is_only_version_2():
+def test_groups_of_a_machine_with_version_2_only():
     assert parse_cgroups("0::/user.slice/s.scope\n", UNIFIED) == {"": Cgroup(2, Path("/sys/fs/cgroup/user.slice/s.scope"))}
 
 
-def test_places_in_a_container_that_shows_its_part_of_the_hierarchy():
+def test_groups_in_a_container_that_shows_part_of_the_hierarchy():
     assert parse_cgroups("0::/docker/abc/run\n", CONTAINER) == {"": Cgroup(2, Path("/sys/fs/cgroup/run"))}
     assert parse_cgroups("0::/elsewhere\n", CONTAINER) == {}
 
@@ -57,7 +57,7 @@ def written(version: int, controller: str, limits: Limits = LIMITS, **given: boo
     return {setting.file: setting.value for setting in settings(version, limits, **given)[controller]}
 
 
-def test_what_is_written():
+def test_settings_are_those_of_the_kernels_version():
     assert written(1, "pids") == written(2, "pids") == {"pids.max": "64"}
     assert written(1, "memory") == {"memory.limit_in_bytes": "536870912", "memory.memsw.limit_in_bytes": "536870912"}
     assert written(2, "memory") == {"memory.max": "536870912", "memory.swap.max": "0", "memory.oom.group": "1"}
@@ -75,7 +75,7 @@ def branch(folder: Path, controllers: str, delegated: str) -> Path:
     return folder
 
 
-def test_a_subtree_is_the_nearest_that_hands_its_controllers_on(tmp_path):
+def test_the_parent_is_the_nearest_group_that_delegates(tmp_path):
     top = branch(tmp_path / "user.slice", "cpu io memory pids", "memory pids")
     own = branch(top / "a.scope", "memory pids", "")
     (own / "cgroup.subtree_control").unlink()
@@ -114,7 +114,7 @@ def test_a_group_of_version_2_on_faked_files(tmp_path):
     assert not folder.exists()
 
 
-def test_a_count_that_cannot_be_read_is_none(tmp_path):
+def test_an_unreadable_count_is_no_finding(tmp_path):
     place = Cgroup(2, tmp_path)
     with SandboxCgroup(LIMITS, {"pids": place}) as group:
         (folder,) = tmp_path.iterdir()
@@ -134,7 +134,7 @@ real = pytest.mark.skipif(
 
 
 def groups() -> list[Path]:
-    """Those that arenas which have ended left behind."""
+    """Groups that ended arenas have left behind."""
     found = {folder for place in own_cgroups().values() for folder in place.folder.glob(cgroup.NAME_PATTERN)}
     dead = []
     for folder in found:
@@ -152,29 +152,15 @@ FILE = "head -c 300000000 /dev/zero > /tmp/file; sleep 60"
 @pytest.mark.parametrize(
     ("program", "word"), [(("python", "-c", HOG), "hog"), (("sh", "-c", FILE), "file in /tmp")], ids=["hog", "file"]
 )
-def test_memory_is_bounded_and_told(program, word):
+def test_memory_is_limited_and_reported(program, word):
     with bwrap.run(SandboxSpec("agent", program, limits=Limits(memory_bytes=128 * MIB))) as running:
         assert "memory" in running.limits and "128 MiB" in running.limits["memory"], word
         assert running.wait(20) == 137
     assert running.exceeded[0].startswith("its memory of 128 MiB was used up")
 
 
-FORKS = """
-import os, time
-made = 0
-try:
-    while made < 1000:
-        if os.fork() == 0:
-            time.sleep(60); os._exit(0)
-        made += 1
-except OSError as error:
-    print(made, error.strerror, flush=True)
-os._exit(0)
-"""
-
-
 @real
-def test_processes_are_bounded_from_the_first_fork_on():
+def test_processes_are_limited_from_the_first_fork_on():
     with bwrap.run(SandboxSpec("agent", ("python", "-c", FORKS), limits=Limits(processes=16))) as running:
         made, why = running.stdout.read().decode().split(" ", 1)
         assert 8 <= int(made) < 16 and why == "Resource temporarily unavailable\n"
@@ -182,7 +168,7 @@ def test_processes_are_bounded_from_the_first_fork_on():
 
 @real
 @pytest.mark.skipif(not HIGHEST.exists(), reason="this kernel does not keep the highest count of processes")
-def test_that_the_limit_of_processes_was_met_is_told():
+def test_a_reached_limit_of_processes_is_reported():
     with bwrap.run(SandboxSpec("agent", ("python", "-c", FORKS), limits=Limits(processes=16))) as running:
         running.wait(30)
     assert running.exceeded[0].startswith("it was at its limit of 16 processes")
@@ -198,14 +184,14 @@ def test_a_fork_is_refused_before_the_group_sees_it():  # which is late: by then
 
 @real
 @pytest.mark.skipif("cpu" not in cgroup.arena_cgroups(), reason="no cpu controller here")
-def test_cpu_time_is_bounded():
+def test_cpu_time_is_limited():
     spin = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass\nprint(time.process_time())"
     with bwrap.run(SandboxSpec("agent", ("python", "-c", spin), limits=Limits(cpus=0.25))) as running:
         assert float(running.stdout.read()) < 0.5
 
 
 @real
-def test_a_box_leaves_no_group():
+def test_a_sandbox_leaves_no_group():
     before = {parent: set(parent.iterdir()) for _, parent in cgroup.arena_cgroups().values()}
     with bwrap.run(SandboxSpec("agent", ("sleep", "60"), limits=LIMITS)):
         assert all(set(parent.iterdir()) > there for parent, there in before.items())
@@ -221,7 +207,7 @@ def test_a_limit_that_the_kernel_refuses_leaves_no_group():
 
 
 @real
-def test_a_group_that_its_engine_takes_away_has_nothing_more_to_tell(tmp_path):
+def test_a_group_that_its_engine_removes_reports_nothing(tmp_path):
     version, parent = cgroup.arena_cgroups()["pids"]
     (parent / "taken").mkdir()
     with (parent / "taken" / "pids.events").open() as held:
@@ -244,7 +230,7 @@ with bwrap.run(SandboxSpec("agent", ("sleep", "60"), limits=Limits(memory_bytes=
 
 @real
 @pytest.mark.parametrize("keeper_too", [False, True], ids=["arena", "arena and its keeper"])
-def test_groups_of_an_arena_that_was_killed(keeper_too):
+def test_groups_of_a_killed_arena_are_removed(keeper_too):
     with subprocess.Popen([sys.executable, "-c", HOLD], cwd=ROOT, stdout=subprocess.PIPE, text=True) as arena:
         folders = [Path(name) for name in arena.stdout.readline().split()]
         assert all(folder.is_dir() for folder in folders)

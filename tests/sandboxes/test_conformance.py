@@ -548,20 +548,20 @@ def test_a_process_that_runs_while_frozen_is_seen(backend, cheat):
 def test_a_process_that_runs_during_the_checks_is_seen(bwrap_backend):
     """A millisecond now and then between the reads of the clocks and of 300 threads: 8 to 52 of these
     400 were missed before the reads changed places."""
-    asked = []
+    answers = []
     with bwrap_backend.ready("python", "-c", AMID_A_CROWD, cpus=frozenset({max(os.sched_getaffinity(0))})) as running:
         time.sleep(0.5)
         for _ in range(400):
             stopped, frozen = running.freeze(), time.monotonic()
             time.sleep(random.uniform(0, 0.02))
             ran = running.cpu_ns() - stopped
-            asked.append((frozen, time.monotonic(), ran))
+            answers.append((frozen, time.monotonic(), ran))
             running.resume()
             time.sleep(0.004)
         running.kill()
         runs = [tuple(map(float, line.split())) for line in running.stdout.read().splitlines() if line.count(b" ") == 1]
-    missed = [ran for frozen, answered, ran in asked if not ran and any(frozen < a and b < answered for a, b in runs)]
-    assert sum(bool(ran) for *_, ran in asked) > 40, "it hardly ever ran"
+    missed = [ran for frozen, answered, ran in answers if not ran and any(frozen < a and b < answered for a, b in runs)]
+    assert sum(bool(ran) for *_, ran in answers) > 40, "it hardly ever ran"
     assert len(missed) <= 3
 
 

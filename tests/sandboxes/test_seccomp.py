@@ -12,7 +12,7 @@ from arena.sandboxes.seccomp import ARCHES, INSPECTED, NUMBERS, compile_filter
 
 ALLOWED = "allowed"
 KILLED = "killed"
-DONE_NOTHING = "said to be done"
+DONE_NOTHING = "success without effect"
 HIGH = 1 << 32
 
 
@@ -49,7 +49,7 @@ def decide(request):
 
 
 @pytest.mark.parametrize("name", sorted(NUMBERS))
-def test_denied(decide, name):
+def test_listed_calls_are_refused(decide, name):
     assert decide(name) in ("EPERM", None)
 
 
@@ -86,7 +86,7 @@ def test_denied(decide, name):
         ("prlimit64", (0, 7), ALLOWED),
         ("prlimit64", (1, 7), "EPERM"),
         ("prlimit64", (HIGH | 1, 7), "EPERM"),
-        ("prlimit64", (0, 4, 0, HIGH), ALLOWED),  # RLIMIT_CORE asked for
+        ("prlimit64", (0, 4, 0, HIGH), ALLOWED),  # RLIMIT_CORE read
         ("prlimit64", (0, 4, 16), DONE_NOTHING),  # and set
         ("prlimit64", (0, 4, HIGH), DONE_NOTHING),
         ("prlimit64", (1, 4, 0), "EPERM"),
@@ -107,11 +107,11 @@ def test_denied(decide, name):
         ("setpriority", (2, 0), "EPERM"),
     ],
 )
-def test_by_arguments(decide, name, args, outcome):
+def test_calls_are_refused_by_arguments(decide, name, args, outcome):
     assert decide(name, *args) == outcome
 
 
-def test_affinity_is_refused_when_asked_for(decide):
+def test_affinity_is_refused_on_request(decide):
     assert decide("sched_setaffinity", 0, deny_affinity=True) == "EPERM"
     assert decide("clone", 0x11, deny_affinity=True) == ALLOWED
 
@@ -127,7 +127,7 @@ def test_x32_numbers_do_not_dodge_the_list(number):
 
 
 @pytest.mark.parametrize("machine", sorted(ARCHES))
-def test_calls_that_no_kernel_had_when_this_was_written_do_not_exist(machine):
+def test_calls_of_newer_kernels_do_not_exist(machine):
     filter_bytes = compile_filter(deny_affinity=False, machine=machine)
     assert {verdict(filter_bytes, machine, number) for number in (470, 471, 500, 1000)} == {"ENOSYS"}
     assert verdict(filter_bytes, machine, 469) == ALLOWED
@@ -136,7 +136,7 @@ def test_calls_that_no_kernel_had_when_this_was_written_do_not_exist(machine):
 @pytest.mark.parametrize(
     ("machine", "names"), [("x86_64", {"memfd_create": 319, "mbind": 237, "timer_create": 222, "execve": 59})]
 )
-def test_what_cuda_and_everybody_needs_stays_allowed(machine, names):
+def test_calls_that_cuda_needs_stay_allowed(machine, names):
     filter_bytes = compile_filter(deny_affinity=True, machine=machine)
     assert {name: verdict(filter_bytes, machine, number) for name, number in names.items()} == dict.fromkeys(names, ALLOWED)
 
