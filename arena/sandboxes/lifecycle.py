@@ -1,8 +1,9 @@
-"""What every backend does around a sandbox: its user, its workspace, the checks of its limits, and its proven end."""
+"""What every backend does around a sandbox: its user, its workspace, its limits and their checks, and its proven end."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -43,6 +44,38 @@ def bounded_workspace(spec: SandboxSpec, uid: int | None, stack: ExitStack) -> W
             return stack.enter_context(workspace_mount.workspace_in_memory(spec.workspace, spec.limits, uid))
     change_owner(spec.workspace, uid)
     return None
+
+
+def rlimits(spec: SandboxSpec, uid: int | None) -> dict[str, int]:
+    """Limits that the launcher or the engine sets; init.py adds its own. Before Linux 5.14 RLIMIT_NPROC needs an own user."""
+    limits = {
+        # No core, not even for a handler of the host that core_pattern names: it would run as root on what a sandbox made, and
+        # 0 does not keep it away. 1 does; the filter keeps the value.
+        "RLIMIT_CORE": 1,
+        "RLIMIT_NOFILE": spec.limits.open_files,
+        "RLIMIT_FSIZE": spec.limits.file_bytes,
+        "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one sandbox could starve the judge
+        "RLIMIT_NICE": 0,
+    }
+    by_user = uid is not None and not counts_by_namespace(os.uname().release)
+    return limits | {"RLIMIT_NPROC": spec.limits.processes} if by_user else limits
+
+
+def fixed_limits(spec: SandboxSpec, pinned_by: str) -> dict[str, str]:
+    """The part of `RunningSandbox.limits` that every backend enforces in the same way."""
+    sizes = {"tmp": spec.limits.tmp_bytes, "home": spec.limits.home_bytes, "shm": spec.limits.shm_bytes}
+    limits = {name: f"tmpfs {size // MIB} MiB" for name, size in sizes.items()}
+    limits["files"] = f"RLIMIT_FSIZE {spec.limits.file_bytes // MIB} MiB"
+    limits["open_files"] = f"RLIMIT_NOFILE {spec.limits.open_files}"
+    if spec.cpus is not None:
+        limits["cpus"] = f"{pinned_by} {','.join(map(str, sorted(spec.cpus)))}, fixed by the filter"
+    return limits
+
+
+def counts_by_namespace(release: str) -> bool:
+    """Whether a kernel counts a user's processes for RLIMIT_NPROC in each user namespace apart, as from 5.14 on."""
+    major, minor = release.split("-")[0].split(".")[:2]
+    return (int(major), int(minor)) >= (5, 14)
 
 
 def limit_checks(

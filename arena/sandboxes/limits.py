@@ -1,4 +1,4 @@
-"""Limits of a sandbox: the defaults of limits.yaml with a harness's own, as bytes, as rlimits, and in words."""
+"""Limits of a sandbox in bytes: the defaults of limits.yaml, and a harness's own in their place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from arena import schema
 from arena.errors import UsageError
 from arena.files.documents import read_yaml
-from arena.sandboxes import MIB, Limits, SandboxSpec
+from arena.sandboxes import MIB, Limits
 from arena.sandboxes.cgroup import own_cgroups
 
 DEFAULTS = Path(__file__).with_name("limits.yaml")
@@ -63,38 +63,6 @@ def machine_bytes() -> int:
             if (folder / file).exists() and (text := (folder / file).read_text().strip()) != "max":
                 sizes.append(int(text))
     return min(sizes)
-
-
-def rlimits(spec: SandboxSpec, uid: int | None) -> dict[str, int]:
-    """Limits that the launcher or the engine sets; init.py adds its own. Before Linux 5.14 RLIMIT_NPROC needs an own user."""
-    limits = {
-        # No core, not even for a handler of the host that core_pattern names: it would run as root on what a sandbox made, and
-        # 0 does not keep it away. 1 does; the filter keeps the value.
-        "RLIMIT_CORE": 1,
-        "RLIMIT_NOFILE": spec.limits.open_files,
-        "RLIMIT_FSIZE": spec.limits.file_bytes,
-        "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one sandbox could starve the judge
-        "RLIMIT_NICE": 0,
-    }
-    by_user = uid is not None and not counts_by_namespace(os.uname().release)
-    return limits | {"RLIMIT_NPROC": spec.limits.processes} if by_user else limits
-
-
-def fixed_limits(spec: SandboxSpec, pinned_by: str) -> dict[str, str]:
-    """The part of `RunningSandbox.limits` that every backend enforces in the same way."""
-    sizes = {"tmp": spec.limits.tmp_bytes, "home": spec.limits.home_bytes, "shm": spec.limits.shm_bytes}
-    limits = {name: f"tmpfs {size // MIB} MiB" for name, size in sizes.items()}
-    limits["files"] = f"RLIMIT_FSIZE {spec.limits.file_bytes // MIB} MiB"
-    limits["open_files"] = f"RLIMIT_NOFILE {spec.limits.open_files}"
-    if spec.cpus is not None:
-        limits["cpus"] = f"{pinned_by} {','.join(map(str, sorted(spec.cpus)))}, fixed by the filter"
-    return limits
-
-
-def counts_by_namespace(release: str) -> bool:
-    """Whether a kernel counts a user's processes for RLIMIT_NPROC in each user namespace apart, as from 5.14 on."""
-    major, minor = release.split("-")[0].split(".")[:2]
-    return (int(major), int(minor)) >= (5, 14)
 
 
 @functools.cache

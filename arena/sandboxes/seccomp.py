@@ -179,7 +179,7 @@ def _socket(allow: Instruction) -> list[Instruction]:
 
 
 def _core_stays_off(allow: Instruction) -> list[Instruction]:
-    """prlimit64 of RLIMIT_CORE: reading is allowed; setting does nothing and reports success (limits.py has the value)."""
+    """prlimit64 of RLIMIT_CORE: reading is allowed; setting does nothing and reports success (lifecycle.py has the value)."""
     return [
         Instruction(LOAD, 0, 0, _low_word_at(1)),
         Instruction(JUMP_EQUAL, 0, 5, RLIMIT_CORE),

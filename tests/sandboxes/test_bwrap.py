@@ -15,7 +15,7 @@ from sandbox_programs import HOLD, ROOT, STUBBORN, alive, token, until
 from arena.errors import SandboxError
 from arena.sandboxes import Limits, SandboxSpec, bwrap, lifecycle
 from arena.sandboxes.bwrap.start import find_bwrap
-from arena.sandboxes.limits import counts_by_namespace
+from arena.sandboxes.lifecycle import counts_by_namespace
 from arena.sandboxes.running import pid_of
 from arena.system import tempdirs
 
@@ -181,6 +181,13 @@ def test_a_kill_is_quick(bwrap_backend, command, wait_s, limit_s):
 
 
 # ---------------------------------------------------------------- a plain user's
+
+
+def test_the_backend_needs_no_installed_package():
+    """A plain user runs it with the system's own Python; where that cannot import it, tests for that user are skipped."""
+    probe = "import sys, arena.sandboxes.bwrap; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", probe], cwd=ROOT).returncode == 0
+
 
 PLAIN = """
 import sys

@@ -17,7 +17,7 @@ from sandbox_programs import FORKS, ROOT
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, Limits, SandboxSpec, bwrap, cgroup
 from arena.sandboxes.cgroup import Cgroup, SandboxCgroup, delegated_parent, own_cgroups, parse_cgroups, settings
-from arena.sandboxes.limits import counts_by_namespace
+from arena.sandboxes.lifecycle import counts_by_namespace
 from arena.sandboxes.programs import keeper
 from arena.sandboxes.watchdog import process_tree
 

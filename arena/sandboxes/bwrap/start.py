@@ -15,7 +15,7 @@ from pathlib import Path
 
 from arena.errors import SandboxError
 from arena.sandboxes import SandboxSpec
-from arena.sandboxes.limits import counts_by_namespace, fixed_limits, rlimits
+from arena.sandboxes.lifecycle import counts_by_namespace, fixed_limits, rlimits
 from arena.sandboxes.profile import Argument, init_command
 from arena.sandboxes.programs.launch import STAGING
 from arena.sandboxes.python_env import PythonEnvironment

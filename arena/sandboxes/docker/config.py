@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from arena.sandboxes import SandboxSpec
 from arena.sandboxes.docker.engine import OWNER
 from arena.sandboxes.docker.plan import Bind, Plan, image
-from arena.sandboxes.limits import rlimits
+from arena.sandboxes.lifecycle import rlimits
 from arena.sandboxes.python_env import PythonEnvironment
 from arena.system.tempdirs import owner
 

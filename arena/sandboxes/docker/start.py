@@ -17,7 +17,7 @@ from arena.sandboxes import SandboxSpec, cgroup, workspace_mount
 from arena.sandboxes.docker.config import ENTER_INSIDE, IMAGE, User, configuration, stage_mounts
 from arena.sandboxes.docker.engine import WORKSPACE_MOUNT, engine_errors, remove
 from arena.sandboxes.docker.plan import Bind, Plan, image
-from arena.sandboxes.limits import fixed_limits
+from arena.sandboxes.lifecycle import fixed_limits
 from arena.sandboxes.profile import init_command
 from arena.sandboxes.programs.enter import CONTROL, SOCKET_FOLDER_INSIDE
 from arena.sandboxes.python_env import PythonEnvironment
