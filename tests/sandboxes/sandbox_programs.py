@@ -187,11 +187,14 @@ AMID_A_CROWD = (
     TIMER
     + """
 import threading
+waiting, ready = os.pipe()
 if os.fork():
     threading.stack_size(65536)
     for _ in range(300): threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()
     os.write(1, b"ready\\n")
+    os.write(ready, b"x")  # the other process prints after this line
     time.sleep(1e6)
+os.read(waiting, 1)
 signal.signal(signal.SIGCONT, lambda *_: None)
 made = timer(signal.SIGCONT, 0.01)
 while True:
