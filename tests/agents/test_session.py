@@ -333,7 +333,9 @@ def test_arena_that_is_ended_leaves_an_interrupted_run(number: signal.Signals, t
     """Killed or interrupted, it leaves a run that is listed as interrupted, and no process."""
     here = Path(__file__).parent
     program = PARENT.format(tests=str(here.parent), root=str(here.parents[1]), runs=str(tmp_path))
-    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as process:
+    with command.interruptible_children():
+        started = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)
+    with started as process:
         command.until(lambda: any(path.stat().st_size for path in tmp_path.glob("*/agent/stdout.jsonl")), "the agent")
         assert [state.state for state in run_folder.runs(tmp_path)] == ["running"]
         assert command.alive(f"{tmp_path}/agent")

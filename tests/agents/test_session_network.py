@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from loopback import echo, reach_loopback, upstream
 from sessions import DONE, play, python
-from test_bridge import served
 from test_session import run
+from unix_server import served
 
 from arena.errors import SandboxError
 from arena.gateway.egress.rules import rule
@@ -128,7 +128,7 @@ def test_open_is_marked(run: RunFolder) -> None:
 
 
 def test_missing_gateways_are_refused(run: RunFolder, tmp_path: Path) -> None:
-    with pytest.raises(SandboxError, match="gateway: the socket that a bridge should lead to: No such file"):
+    with pytest.raises(SandboxError, match="gateway: a bridge should lead to this socket: No such file"):
         play(python("pass"), run, network=Network(gateway=tmp_path / "gateway"))
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "dead"))
