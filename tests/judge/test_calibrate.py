@@ -1,4 +1,4 @@
-"""What `arena calibrate` keeps of a GPU and how a score shows it, on any machine; tests/test_calibrate_gpu.py measures."""
+"""What `arena calibrate` keeps of a GPU and how a score shows it, on any machine; tests/judge/test_calibrate_gpu.py measures."""
 
 import json
 import time
@@ -28,7 +28,7 @@ FOUND = {
     "tflops": {"bf16": 770.0},
     "launch_s": 1e-6,
 }
-KNOWN = "import sys; from arena.judge.calibrate_gpu import known; print(known(sys.argv[1]) is not None)"
+KNOWN = "import sys; from arena.judge.device.calibrate_gpu import known; print(known(sys.argv[1]) is not None)"
 boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here, and this is about a machine without one")
 

@@ -28,16 +28,16 @@ BANDWIDTH_REPEATS, PRODUCT_REPEATS = 0.01, 0.03
 """What two calibrations in a row may differ by; products hang on the board's power and temperature."""
 MEASURE_TWICE = """
 import json, time, torch
-from arena.judge import calibrate_gpu, here
+from arena.judge.device import calibrate_gpu, detect
 first = calibrate_gpu.measure(0)
 begin_s = time.monotonic()
 second = calibrate_gpu.measure(0)
 seconds = time.monotonic() - begin_s
 both = [found.model_dump(mode="json") for found in (first, second)]
 device = torch.cuda.get_device_name(0)
-print(json.dumps({"both": both, "seconds": seconds, "device": device, "hardware": here.hardware_here(0).name}))
+print(json.dumps({"both": both, "seconds": seconds, "device": device, "hardware": detect.hardware_here(0).name}))
 """
-KEPT = "from arena.judge.calibrate_gpu import _uuid, known; print(known(_uuid(0)).model_dump_json())"
+KEPT = "from arena.judge.device.calibrate_gpu import _uuid, known; print(known(_uuid(0)).model_dump_json())"
 OTHER = "import torch, time; torch.ones(1, device='cuda'); print('here', flush=True); time.sleep(600)"
 
 
