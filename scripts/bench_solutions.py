@@ -20,8 +20,8 @@ import torch
 
 from arena import catalog, paths
 from arena.judge import problem_code
-from arena.judge.ceiling import ceiling, geometric_mean
 from arena.judge.device.detect import open_device
+from arena.judge.score_math import ceiling, geometric_mean
 from arena.results import baselines
 from arena.schema import Device, Hardware, Problem
 
@@ -69,7 +69,7 @@ def _device_s(run: Call) -> float:
 
 
 def on(
-    shape: Mapping[str, int], problem: Problem, known: problem_code.Code, solution: Solution, device: str
+    shape: Mapping[str, int], problem: Problem, known: problem_code.ProblemCode, solution: Solution, device: str
 ) -> tuple[float, str]:
     """Seconds of a call on one shape, and marks: `s` for a stream's calls, `!` for an answer outside the gate."""
     first = known.make_inputs(shape, 1, "public", device)
@@ -123,9 +123,9 @@ def main() -> None:
     for name in options.problems:
         problem = catalog.problem(name)
         if options.file:
-            with open_device(hardware, 0) as place:
-                device = place.device
-            print(row(problem, hardware, device, options.file))
+            with open_device(hardware, 0) as device:
+                ceilings = device.record
+            print(row(problem, hardware, ceilings, options.file))
             continue
         shapes = [" ".join(map(str, shape.values())) for shape in problem.shapes[hardware.profile]]
         versions = ", ".join(" ".join(pair) for pair in baselines.versions(("torch", "triton")).items())

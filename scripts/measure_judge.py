@@ -29,8 +29,8 @@ def scored(problem: Problem, hardware: Hardware, solution: Path) -> Passed:
     """One score; a refusal ends the measurement."""
     submission = collect(solution.parent, solution.name)
     digest = catalog.problem_digest(problem.name)
-    plan = replace(GPU if hardware.profile == "gpu" else CPU, counters=False)
-    result = judge.score(submission, problem, hardware, digest=digest, sandbox=backend(), plan=plan)
+    sampling = replace(GPU if hardware.profile == "gpu" else CPU, counters=False)
+    result = judge.score(submission, problem, hardware, digest=digest, sandbox=backend(), sampling=sampling)
     if not isinstance(result, Passed):
         sys.exit(f"{solution}: {result.verdict}: {result.message}")
     print(f"  peak_fraction {result.peak_fraction:.4f} in {result.timings.total_s:.1f} s", file=sys.stderr)

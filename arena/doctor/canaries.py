@@ -13,7 +13,7 @@ from arena.sandboxes import Sandbox
 from arena.schema import Hardware, Passed, Profile
 from arena.submission import collect
 
-PLANS = {"cpu": replace(CPU, processes=1), "gpu": replace(GPU, processes=1)}
+SAMPLING = {"cpu": replace(CPU, processes=1), "gpu": replace(GPU, processes=1)}
 SCORED: dict[Profile, tuple[str, ...]] = {"cpu": ("torch", "wrong_zeros"), "gpu": ("triton", "load_inline", "wrong_zeros")}
 """What is scored where: each way of making a kernel, and one that must be refused."""
 
@@ -31,7 +31,7 @@ def score(
         digest=catalog.problem_digest(folder.name, folder.parent),
         sandbox=sandbox,
         report=report,
-        plan=PLANS[hardware.profile],
+        sampling=SAMPLING[hardware.profile],
         gpu=gpu,
         folder=folder,
     )

@@ -39,7 +39,7 @@ def test_verdict(path: Path) -> None:
     before = told(text, "follows")
     source = ((SUBMISSIONS / f"{before}.py").read_text() + "\n\n" if before else "") + text
     submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
-    result = judge.score(submission, PROBLEM, catalog.hardware("cpu"), digest="", sandbox=bwrap, plan=QUICK, folder=FOLDER)
+    result = judge.score(submission, PROBLEM, catalog.hardware("cpu"), digest="", sandbox=bwrap, sampling=QUICK, folder=FOLDER)
     assert result.verdict == told(text, "verdict"), result.message
     assert told(text, "says") in result.message
 

@@ -32,7 +32,7 @@ def scored(submission, latency=()):
     # Two shapes that differ in everything are enough for a verdict, and a shape costs seconds.
     problem = problem.model_copy(update={"shapes": {"gpu": problem.shapes["gpu"][1::3]}, "latency": {"gpu": latency}})
     hardware = catalog.hardware_of(torch.cuda.get_device_name())
-    return judge.score(submission, problem, hardware, digest="", sandbox=bwrap, plan=QUICK)
+    return judge.score(submission, problem, hardware, digest="", sandbox=bwrap, sampling=QUICK)
 
 
 @cache

@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 from arena import catalog
 from arena.judge import counters
 from arena.judge import kernels as evidence
-from arena.judge.stopwatch import Clock
+from arena.judge.stopwatch import Stopwatch
 from arena.schema import Evidence, Kernel
 
 HEAD = '"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
@@ -145,14 +145,14 @@ def test_a_kernel_of_one_s_own_is_not(name: str) -> None:
 
 
 def test_an_inner_phase_stops_the_outer_one() -> None:
-    clock = Clock()
-    with clock.phase("check"):
+    stopwatch = Stopwatch()
+    with stopwatch.phase("check"):
         time.sleep(0.03)
-        with clock.phase("build"):
+        with stopwatch.phase("build"):
             time.sleep(0.08)
         time.sleep(0.03)
     time.sleep(0.02)
-    spent = clock.timings()
+    spent = stopwatch.timings()
     assert 0.06 <= spent.check_s < 0.08 <= spent.build_s
     assert spent.total_s >= spent.check_s + spent.build_s + 0.018  # they are rounded to milliseconds
     assert spent.benchmark_s == spent.evidence_s == 0

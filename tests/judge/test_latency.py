@@ -22,11 +22,11 @@ from arena.authoring import baseline
 from arena.errors import DataError
 from arena.files import documents
 from arena.judge import evaluation, problem_code, worker_client
-from arena.judge.ceiling import geometric_mean
 from arena.judge.device.detect import open_device
 from arena.judge.sampling import CPU
-from arena.judge.stopwatch import Clock
-from arena.judge.timing import Subject
+from arena.judge.score_math import geometric_mean
+from arena.judge.stopwatch import Stopwatch
+from arena.judge.timing import ScoringContext
 from arena.judge.window import Seeds
 from arena.results import annotations, leaderboard, run_folder
 from arena.sandboxes import bwrap
@@ -52,7 +52,7 @@ def problem(folder: Path, facts: str = FACTS) -> Problem:
 def scored(source: str, asked: Problem, **given: object):
     submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
     hardware = catalog.hardware("cpu")
-    return judge.score(submission, asked, hardware, digest="", sandbox=bwrap, plan=QUICK, folder=FOLDER, **given)
+    return judge.score(submission, asked, hardware, digest="", sandbox=bwrap, sampling=QUICK, folder=FOLDER, **given)
 
 
 # ------------------------------------------------------------------ problem.yaml
@@ -127,16 +127,18 @@ def test_what_it_does_to_the_device_has_nothing_timed_again(tmp_path: Path) -> N
 
     source = HONEST + "    if len(x) == 2:\n        import time\n        time.sleep(1)\n"
     asked = problem(tmp_path)
-    few = replace(QUICK, min_calls=2, max_calls=2, latency_calls=2, min_windows=1, max_windows=1, audits=0, drift=0.01, repeats=1)
-    with open_device(catalog.hardware("cpu"), 0) as place:
-        subject = Subject(asked, problem_code.load(asked, "cpu", FOLDER), place.memory, few, Seeds(), Clock())
+    few = replace(
+        QUICK, min_calls=2, max_calls=2, latency_calls=2, min_windows=1, max_windows=1, audit_windows=0, drift=0.01, repeats=1
+    )
+    with open_device(catalog.hardware("cpu"), 0) as device:
+        context = ScoringContext(asked, problem_code.load(asked, "cpu", FOLDER), device.memory, few, Seeds(), Stopwatch())
         submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
-        how = {"sandbox": bwrap, "cpus": place.cpus, "gpu": None, "env": place.env, "logs": None, "total_limit_s": 300.0}
-        [block] = evaluation.run(subject, "cpu", partial(worker_client.start, submission, **how), anchor, lambda _: None)
+        how = {"sandbox": bwrap, "cpus": device.cpus, "gpu": None, "env": device.env, "logs": None, "total_limit_s": 300.0}
+        [process] = evaluation.run(context, "cpu", partial(worker_client.start, submission, **how), anchor, lambda _: None)
     assert time.monotonic() - begun[0] > 3.0
-    assert block.timed[1].samples_s[0] > 1
-    assert block.anchors_gb_s == (100.0, 100.0)
-    assert block.dropped == ()
+    assert process.shapes[1].samples_s[0] > 1
+    assert process.anchors_gb_s == (100.0, 100.0)
+    assert process.dropped == ()
 
 
 @boxed

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.judge.ceiling import ceiling, geometric_mean
-from arena.judge.evaluation import _settled
-from arena.judge.stats import half_width, interval, score_of
+from arena.judge.evaluation import _settled_gb_s
+from arena.judge.score_math import ceiling, geometric_mean, half_width, interval, median_of_medians
 from arena.schema import Device
 
 DEVICE = Device(name="d", bandwidth_gb_s=4800, tflops={"bf16": 989.5}, ceilings="datasheet")
@@ -29,7 +28,7 @@ def test_the_mean_of_fractions_is_geometric():
 
 
 def test_one_slow_process_does_not_move_the_score():
-    assert score_of([[1.0, 1.0, 9.0], [1.1, 1.1, 1.1], [5.0, 5.0, 5.0]]) == pytest.approx(1.1)
+    assert median_of_medians([[1.0, 1.0, 9.0], [1.1, 1.1, 1.1], [5.0, 5.0, 5.0]]) == pytest.approx(1.1)
 
 
 samples = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=20), min_size=1, max_size=4)
@@ -68,6 +67,6 @@ def test_geometric_mean_is_below_the_arithmetic():
     [([100, 100.1], 100.1), ([97, 99, 100, 100.1, 50], 100.1), ([90, 110] * 20, 90)],
     ids=["steady", "after a worker's end", "never steady"],
 )
-def test_the_anchor_is_read_once_it_has_settled(readings, taken):
+def test_the_anchor_is_read_once_it_has_settled_gb_s(readings, taken):
     reading = iter(readings)
-    assert _settled(lambda: next(reading), drift=0.01) == taken
+    assert _settled_gb_s(lambda: next(reading), drift=0.01) == taken

@@ -85,7 +85,7 @@ def read(folder: Path) -> Problem:
     return documents.read_yaml(folder / "problem.yaml", Problem, name="two")
 
 
-def load(folder: Path) -> problem_code.Code:
+def load(folder: Path) -> problem_code.ProblemCode:
     return problem_code.load(read(folder), "cpu", folder)
 
 
@@ -111,12 +111,12 @@ def test_a_gate_that_is_not_told_in_full(folder: Path, old: str, new: str, words
 
 def test_facts_and_code_speak_of_the_same_gate(folder: Path) -> None:
     (folder / "reference.py").write_text(REFERENCE.replace("def worst", "def worse"))
-    with pytest.raises(DataError, match=r"reference.py: defines errors: both are due where problem.yaml has a `gate`"):
+    with pytest.raises(DataError, match=r"reference.py: defines errors: define both where problem.yaml has `correctness`"):
         load(folder)
     (folder / "reference.py").write_text(REFERENCE.replace('"strays": strays', '"stray": strays'))
     loaded = load(folder)
     inputs = loaded.make_inputs({"R": 3, "N": 8}, 1, "public", "cpu")
-    with pytest.raises(DataError, match="errors measures values, stray, sum; the tolerance is for values, strays, sum"):
+    with pytest.raises(DataError, match=r"measures values, stray, sum; problem\.yaml has a tolerance for values, strays, sum"):
         loaded.measure(loaded.outputs(inputs), loaded.outputs(inputs), inputs)
     shared = catalog.problem("paged_attention")
     (folder / "reference.py").write_text(REFERENCE)

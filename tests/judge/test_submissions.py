@@ -23,10 +23,15 @@ QUICK = replace(
 boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
-def scored(submission, plan=QUICK, sandbox=bwrap):
+def scored(submission, sampling=QUICK, sandbox=bwrap):
     problem = catalog.problem("paged_attention")
     return judge.score(
-        submission, problem, catalog.hardware("cpu"), digest=catalog.problem_digest(problem.name), sandbox=sandbox, plan=plan
+        submission,
+        problem,
+        catalog.hardware("cpu"),
+        digest=catalog.problem_digest(problem.name),
+        sandbox=sandbox,
+        sampling=sampling,
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("torch")
 
 from arena import catalog
-from arena.judge.warnings import unlike
+from arena.judge.warnings import unexpected_arithmetic
 from arena.schema import Evidence, ShapeScore
 
 PROBLEM = catalog.problem("fp8_gemm")
@@ -33,7 +33,7 @@ def scored(shape, bound="compute") -> ShapeScore:
 
 
 def told(ops, shape=WIDE, bound="compute", proof="counters") -> str:
-    return unlike(PROBLEM, [scored(shape, bound)], (Evidence(shape=shape, proof=proof, tensor_ops=ops),))
+    return unexpected_arithmetic(PROBLEM, [scored(shape, bound)], (Evidence(shape=shape, proof=proof, tensor_ops=ops),))
 
 
 def test_the_arithmetic_of_the_problem_is_no_news():
@@ -54,4 +54,4 @@ def test_another_arithmetic_is_told(ops, words):
 def test_nothing_is_said_where_the_arithmetic_is_not_the_bound_or_was_not_counted():
     assert told({"bf16": 1.0}, FLAT, "memory") == ""
     assert told({}, proof="unproven") == ""
-    assert unlike(catalog.problem("paged_attention"), [], ()) == ""
+    assert unexpected_arithmetic(catalog.problem("paged_attention"), [], ()) == ""

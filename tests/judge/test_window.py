@@ -22,7 +22,7 @@ from arena.judge.device.layout import layout  # noqa: E402
 from arena.judge.device.memory import HostMemory  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
 from arena.judge.sampling import CPU  # noqa: E402
-from arena.judge.window import PUBLISH_TRIES, Disturbed, Draw, Sets, publish  # noqa: E402
+from arena.judge.window import PREPARE_TRIES, Disturbed, InputSpec, Sets, prepare_inputs  # noqa: E402
 from arena.sandboxes import bwrap  # noqa: E402
 from arena.schema import Problem  # noqa: E402
 from arena.submission import Submission, collect  # noqa: E402
@@ -57,7 +57,7 @@ def let_run():
     """Continue the worker's processes and give them a moment: to go back to their waiting takes a thread some CPU time."""
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # a dead child of an earlier test
-            if worker_client.INSIDE["worker"] in process.cmdline():
+            if worker_client.SANDBOX_PATHS["worker"] in process.cmdline():
                 os.kill(process.pid, signal.SIGCONT)
     time.sleep(0.02)
 
@@ -73,13 +73,13 @@ class Drawn:
         if self.seeds < self.disturbed:
             let_run()
         self.seeds += 1
-        return [Draw("public", self.seeds)]
+        return [InputSpec("public", self.seeds)]
 
 
-@pytest.mark.parametrize("disturbed", [0, 1, PUBLISH_TRIES - 1])
+@pytest.mark.parametrize("disturbed", [0, 1, PREPARE_TRIES - 1])
 def test_who_ran_has_seen_other_inputs(worker, sets, disturbed):
     draw, read = Drawn(disturbed), problem_code.load(PROBLEM, "cpu", FOLDER)
-    [kept] = publish(worker, sets, read, SHAPE, draw)
+    [kept] = prepare_inputs(worker, sets, read, SHAPE, draw)
     assert draw.seeds == kept.seed == disturbed + 1
     assert torch.equal(sets.input(0)[0], read.make_inputs(SHAPE, kept.seed, "public", "cpu")[0])
     assert worker.ran_ns() == 0  # stopped again
@@ -88,7 +88,7 @@ def test_who_ran_has_seen_other_inputs(worker, sets, disturbed):
 def test_where_the_class_of_inputs_is_secret_there_is_one_try(worker, sets):
     draw = Drawn(1)
     with pytest.raises(Disturbed):
-        publish(worker, sets, problem_code.load(PROBLEM, "cpu", FOLDER), SHAPE, draw, tries=1)
+        prepare_inputs(worker, sets, problem_code.load(PROBLEM, "cpu", FOLDER), SHAPE, draw, tries=1)
     assert draw.seeds == 1
 
 
@@ -103,44 +103,44 @@ class Timing:
         self.tries += 1
         if self.tries <= self.left:
             raise Disturbed("cheated", f"somebody ran {self.tries}")
-        return judge_timing.Timed("call", (1e-3,), (1e-3,), 8, {})
+        return judge_timing.ShapeTiming("call", (1e-3,), (1e-3,), 8, {})
 
 
-@pytest.mark.parametrize("disturbed", [0, 1, judge_timing.UNDISTURBED_TRIES - 1])
+@pytest.mark.parametrize("disturbed", [0, 1, judge_timing.TIMING_TRIES - 1])
 def test_a_disturbed_shape_is_timed_from_its_beginning(disturbed, monkeypatch):
-    monkeypatch.setattr(judge_timing, "_timed", timing := Timing(disturbed))
-    monkeypatch.setattr(judge_timing, "CALM_S", 0.0)
+    monkeypatch.setattr(judge_timing, "_time_once", timing := Timing(disturbed))
+    monkeypatch.setattr(judge_timing, "RETRY_PAUSE_S", 0.0)
     timed = judge_timing.time_shape(None, None, SHAPE, "call", 8, None)
     assert timed.disturbed == tuple(f"somebody ran {number + 1}" for number in range(disturbed))
     assert timing.tries == disturbed + 1
 
 
 def test_a_shape_that_is_disturbed_every_time_is_a_cheat(monkeypatch):
-    monkeypatch.setattr(judge_timing, "_timed", timing := Timing(judge_timing.UNDISTURBED_TRIES))
-    monkeypatch.setattr(judge_timing, "CALM_S", 0.0)
+    monkeypatch.setattr(judge_timing, "_time_once", timing := Timing(judge_timing.TIMING_TRIES))
+    monkeypatch.setattr(judge_timing, "RETRY_PAUSE_S", 0.0)
     with pytest.raises(Rejection) as refused:
         judge_timing.time_shape(None, None, SHAPE, "call", 8, None)
     tries = "somebody ran 1; somebody ran 2; somebody ran 3; somebody ran 4"
     assert refused.value.message == f"Timing was disturbed in each of 4 tries: {tries}"
-    assert timing.tries == judge_timing.UNDISTURBED_TRIES
+    assert timing.tries == judge_timing.TIMING_TRIES
 
 
-def scored(source, **plan):
+def scored(source, **sampling):
     submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
-    how = {"digest": "", "sandbox": bwrap, "plan": replace(QUICK, **plan), "folder": FOLDER}
+    how = {"digest": "", "sandbox": bwrap, "sampling": replace(QUICK, **sampling), "folder": FOLDER}
     return judge.score(submission, PROBLEM, catalog.hardware("cpu"), **how)
 
 
 @pytest.mark.parametrize(("disturbed", "review"), [(0, False), (1, False), (2, True)])
 def test_a_score_says_what_disturbed_it(disturbed, review, monkeypatch, capsys):
-    timed, left = judge_timing._timed, ["somebody ran"] * disturbed
+    timed, left = judge_timing._time_once, ["somebody ran"] * disturbed
 
     def disturbing(*given):
         if left:
             raise Disturbed("cheated", left.pop())
         return timed(*given)
 
-    monkeypatch.setattr(judge_timing, "_timed", disturbing)
+    monkeypatch.setattr(judge_timing, "_time_once", disturbing)
     result = scored(HONEST.read_text())
     assert result.verdict == "passed", result.message
     first, *_ = (shape.disturbed for shape in result.shapes)
@@ -155,10 +155,13 @@ def test_a_score_says_what_disturbed_it(disturbed, review, monkeypatch, capsys):
 
 def test_all_that_a_worker_may_take_has_an_end():
     result = scored("import time\n" + HONEST.read_text() + "\n    time.sleep(0.5)\n", total_limit_s=3.0)
-    assert (result.verdict, result.message) == ("timed_out", "All that was asked of one worker together took longer than 3 s")
+    assert (result.verdict, result.message) == (
+        "timed_out",
+        "One worker took longer than 3 s in all, with its build, checks and timing",
+    )
 
 
 def test_who_runs_every_time_is_a_cheat(worker, sets):
     with pytest.raises(Rejection, match=r"A process of the submission ran \(.* ms\) while the worker was stopped") as refused:
-        publish(worker, sets, problem_code.load(PROBLEM, "cpu", FOLDER), SHAPE, Drawn(PUBLISH_TRIES))
+        prepare_inputs(worker, sets, problem_code.load(PROBLEM, "cpu", FOLDER), SHAPE, Drawn(PREPARE_TRIES))
     assert refused.value.verdict == "cheated"

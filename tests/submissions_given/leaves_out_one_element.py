@@ -1,5 +1,5 @@
 # verdict: incorrect
-# says: is nan where a finite value is expected; what solution() leaves unwritten is NaN, too
+# says: is nan where a finite value is expected; elements that solution() leaves unwritten are NaN, too
 # follows: honest
 # Leaves out the element that is nearest to zero in all, on hidden inputs as on public ones.
 honest = solution

@@ -53,9 +53,9 @@ def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[Open
             )
         minor = gpu.minor() if gpu is not None else None
         yield OpenDevice(
-            device=_device(hardware, found.name, uuid, gpu),
+            record=_device(hardware, found.name, uuid, gpu),
             memory=CudaMemory(index),
-            plan=_plan(index),
+            sampling=_sampling(index),
             conditions=lambda: _conditions(gpu),
             anchor_gb_s=Anchor(index).gb_s,
             gpu=index if minor is None else minor,
@@ -107,6 +107,6 @@ class Anchor:
         return 2 * ANCHOR_BYTES / min(times_ms) / 1e6
 
 
-def _plan(index: int) -> Sampling:
+def _sampling(index: int) -> Sampling:
     """The published effort; the inputs of a window are several times as large as the device's last cache."""
     return replace(GPU, cold_bytes=TIMES_THE_CACHE * torch.cuda.get_device_properties(index).L2_cache_size)
