@@ -34,7 +34,7 @@ class Layout:
         return tuple(_view(buffer, base + slot.offset_bytes, slot.shape, slot.dtype) for slot in self.slots)
 
     def message(self) -> dict[str, Any]:
-        """The layout as the worker is told it."""
+        """The layout as the judge sends it to the worker."""
         slots = [[list(slot.shape), str(slot.dtype).removeprefix("torch."), slot.offset_bytes] for slot in self.slots]
         return {"slots": slots, "set_bytes": self.set_bytes}
 
