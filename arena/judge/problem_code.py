@@ -23,7 +23,7 @@ Measured = tuple[str, dict[str, float], Callable[[], str]]
 """(outputs compared, worst error of each metric, function that describes where the worst error is)."""
 MakeInputs = Callable[[Shape, int, str, str], Inputs]
 _loading = threading.Lock()
-"""Each score loads a problem's modules anew, and two scores may be taken at once."""
+"""Each score loads a problem's modules again, and two scores may be taken at once."""
 
 
 @dataclass(frozen=True)

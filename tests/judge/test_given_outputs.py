@@ -41,7 +41,7 @@ def test_verdict(path: Path) -> None:
     submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
     result = judge.score(submission, PROBLEM, catalog.hardware("cpu"), digest="", sandbox=bwrap, sampling=QUICK, folder=FOLDER)
     assert result.verdict == header(text, "verdict"), result.message
-    assert header(text, "says") in result.message
+    assert header(text, "message") in result.message
 
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
