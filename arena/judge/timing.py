@@ -32,8 +32,8 @@ SHORTEST_CALL_S = 1e-9
 """No launch takes less. A number too small to divide by must not reach the statistics."""
 TIMING_TRIES = 4
 """How often one worker may time a shape from its first window when something ran beside it. A driver's hiccup is rarer than one
-window in a thousand, so a submission that looks every time never finishes. More tries would let one that disturbs itself pick
-its luckiest."""
+window in a thousand; a submission that looks every time never finishes. More tries would let one that disturbs itself pick its
+luckiest."""
 RETRY_PAUSE_S = 0.5
 """The pause before a retry, with the worker frozen; each is longer by this. So a short disturbance does not spoil four tries."""
 CHECKED_CALLS = 3

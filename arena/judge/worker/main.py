@@ -2,7 +2,7 @@
 
 Started as `python -I worker.py FD SOLUTION KIT VMM`. Orders arrive over the socket FD as JSON (the worker trusts the judge);
 replies leave as packets of one fixed size. Once `solution.py` is imported, the judge believes nothing that this process reports:
-a reply only tells the judge when to look at the shared buffers, and the device's time counts only as far as the judge's own
+a reply only tells the judge when to look at the shared buffers. The device's time counts only as far as the judge's own
 clock allows.
 """
 
