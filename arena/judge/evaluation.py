@@ -59,7 +59,7 @@ def run(
         # A machine with a GPU has spare cores: these workers import torch while the first one checks the submission.
         workers = _start_workers(context, start, stack) if kind == "cuda" else []
         with start() as worker:
-            worker.greet(kind)
+            worker.wait_until_ready(kind)
             _load(context, worker)
             with context.stopwatch.phase("check"), reject_out_of_memory():
                 _check(context, worker, (*shapes, *context.code.extra_shapes), report)
@@ -67,7 +67,7 @@ def run(
                 specs = _window_specs(context, worker, scored, shapes[len(scored) :])
         workers = workers or _start_workers(context, start, stack)
         for _, worker in workers:
-            worker.greet(kind)
+            worker.wait_until_ready(kind)
         results = []
         for number, (worker_stack, worker) in enumerate(workers, start=1):
             report(f"timing, process {number} of {len(workers)}")
@@ -80,7 +80,7 @@ def run(
                 report(f"timing, process {number} of {len(workers)} again: the device did not keep its speed")
                 dropped = (*result.dropped, result.anchors_gb_s)
                 with start() as another:
-                    another.greet(kind)
+                    another.wait_until_ready(kind)
                     result = replace(_time_process(context, another, *arguments), dropped=dropped)
             results.append(result)
     return results

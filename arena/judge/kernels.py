@@ -24,7 +24,7 @@ from arena.schema import Evidence, Kernel
 NAMES_BYTES = 1 << 18
 MOST_NAMES = 200
 """Different kernels of one call that are kept."""
-FAREWELL_S = 60.0
+REPORT_LIMIT_S = 60.0
 """For the counters' report, which the profiler makes when the worker ends."""
 
 
@@ -51,7 +51,7 @@ def counted(
     """`found` with the counters of one call on each shape, read by a profiler around a fresh worker. Never raises Rejection."""
     try:
         with start() as worker:
-            worker.greet(context.memory.kind)
+            worker.wait_until_ready(context.memory.kind)
             with context.stopwatch.phase("build"):
                 worker.load(context.sampling.build_limit_s)
             for evidence in found:
@@ -60,7 +60,7 @@ def counted(
                     _poison(sets)
                     with context.stopwatch.phase("evidence"):
                         worker.order("count", limit_s=context.sampling.first_call_limit_s)
-            text = worker.farewell(FAREWELL_S).decode("utf-8", "replace")
+            text = worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
     except (Rejection, JudgeError) as failure:
         return noted(found, f"the calls under the counters failed: {failure}")
     calls = counters.read(text)

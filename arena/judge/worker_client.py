@@ -81,15 +81,15 @@ class Worker:
         self._sandbox = running
         self._channel = channel
         self._sequence = 0
-        self._frozen_at_ns: int | None = None
+        self._cpu_at_freeze_ns: int | None = None
         self._total_limit_s = total_limit_s
         self._deadline_s = math.inf
         self.stdout, self.stderr = Log(running.stdout), Log(running.stderr)
 
-    def greet(self, memory: str) -> None:
+    def wait_until_ready(self, memory: str) -> None:
         """Wait until the worker has imported its modules and opened the device. It runs only the judge's own program so far."""
         with as_judge_failure():
-            self.order("greet", limit_s=START_LIMIT_S, memory=memory)
+            self.order("open", limit_s=START_LIMIT_S, memory=memory)
 
     def load(self, limit_s: float) -> None:
         """Have the worker import the submission. From here on its time counts against its total limit."""
@@ -158,7 +158,7 @@ class Worker:
             return Rejection("incorrect", f"solution() returned something other than the problem asks for{stderr}")
         return Rejection("cheated", f"The worker answered the order {op!r} with status {status}, which that order never has")
 
-    def farewell(self, limit_s: float) -> bytes:
+    def finish(self, limit_s: float) -> bytes:
         """Close the socket, let the process end by itself, and return its stdout: a profiler around it reports at the end."""
         self._channel.close()
         self._sandbox.wait(timeout_s=limit_s)
@@ -174,22 +174,22 @@ class Worker:
 
     def freeze(self) -> None:
         """Stop every process in the worker's sandbox."""
-        if self._frozen_at_ns is None:
+        if self._cpu_at_freeze_ns is None:
             with self._alive():
-                self._frozen_at_ns = self._sandbox.freeze()
+                self._cpu_at_freeze_ns = self._sandbox.freeze()
 
     def ran_ns(self) -> int:
         """CPU time its processes used since `freeze` or the last call of this; where it is not 0, freeze them again."""
-        assert self._frozen_at_ns is not None, "not frozen"
+        assert self._cpu_at_freeze_ns is not None, "not frozen"
         with self._alive():
-            used_ns = self._sandbox.cpu_ns() - self._frozen_at_ns
+            used_ns = self._sandbox.cpu_ns() - self._cpu_at_freeze_ns
             if used_ns:
-                self._frozen_at_ns = self._sandbox.freeze()
+                self._cpu_at_freeze_ns = self._sandbox.freeze()
         return used_ns
 
     def thaw(self) -> None:
         """Let the worker continue."""
-        self._frozen_at_ns = None
+        self._cpu_at_freeze_ns = None
         with self._alive():
             self._sandbox.thaw()
 
@@ -240,11 +240,10 @@ def start(
         SANDBOX_PATHS["vmm"]: (Path(__file__).with_name("worker") / "vmm.py").read_bytes(),
         SANDBOX_PATHS["solution"]: submission.source,
     }
-    paths = SANDBOX_PATHS
-    arguments = (paths["worker"], str(worker_end.fileno()), paths["solution"], paths["kit"], paths["vmm"])
+    program, *rest = (SANDBOX_PATHS[name] for name in ("worker", "solution", "kit", "vmm"))
     spec = SandboxSpec(
         "worker",
-        (*wrapper, "python", "-I", "-B", *arguments),
+        (*wrapper, "python", "-I", "-B", program, str(worker_end.fileno()), *rest),
         files=files,
         env=env,
         pass_fds=(worker_end.fileno(),),

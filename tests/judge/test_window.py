@@ -34,7 +34,7 @@ def worker():
     """A frozen worker that waits for its first order."""
     submission = collect(HONEST.parent, HONEST.name)
     with worker_client.start(submission, sandbox=bwrap, cpus=None, gpu=None, env={}, logs=None, total_limit_s=60) as started:
-        started.greet("host")
+        started.wait_until_ready("host")
         started.freeze()
         yield started
 

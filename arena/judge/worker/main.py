@@ -38,7 +38,7 @@ UNCAPTURABLE = 66
 """The calls could not be captured in a CUDA graph. The judge does not use this process any more."""
 # Statuses 1 to 63 are the kit's codes for an output that is not what the problem asks for.
 
-ORDERS = ("greet", "load", "shape", "run", "capture", "names", "count")
+ORDERS = ("open", "load", "shape", "run", "capture", "names", "count")
 NAME_CHARACTERS = 400
 """How much of a kernel's name is kept: names of C++ templates run for pages."""
 SPIN_CYCLES = 200_000
@@ -64,7 +64,7 @@ class State:
         self.given = False
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def greet(self, order: dict[str, Any], fds: list[int]) -> float:
+    def open(self, order: dict[str, Any], fds: list[int]) -> float:
         """Open the device. torch is already imported."""
         if order["memory"] == "cuda":
             torch.empty(1, device="cuda")
