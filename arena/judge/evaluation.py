@@ -140,11 +140,8 @@ def reject_out_of_memory() -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError:
-        raise Rejection(
-            "crashed",
-            "The device's memory ran out with the solution loaded. Inputs take up to half of it, and checking needs some more: "
-            "allocate less",
-        ) from None
+        text = "The device's memory ran out with the solution loaded. Inputs take up to half of it, and checking needs some more"
+        raise Rejection("crashed", f"{text}: allocate less") from None
 
 
 def _load(context: timing.ScoringContext, worker: Worker) -> None:
@@ -171,9 +168,8 @@ def _window_specs(
     """
 
     def specs(launch_mode: LaunchMode, shapes: tuple[Shape, ...], max_calls: int) -> list[WindowSpec]:
-        return [
-            WindowSpec(launch_mode, timing.calls_per_window(context, worker, shape, launch_mode, max_calls)) for shape in shapes
-        ]
+        calls = (timing.calls_per_window(context, worker, shape, launch_mode, max_calls) for shape in shapes)
+        return [WindowSpec(launch_mode, count) for count in calls]
 
     plain = timing.plain_mode(context)
     groups = ((scored, context.sampling.max_calls), (latency, context.sampling.latency_calls))
@@ -192,12 +188,7 @@ def _window_specs(
 
 
 def _time(
-    context: timing.ScoringContext,
-    worker: Worker,
-    shape: Shape,
-    launch_mode: LaunchMode,
-    calls: int,
-    overhead: timing.Overhead,
+    context: timing.ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int, overhead: timing.Overhead
 ) -> timing.ShapeTiming:
     try:
         return timing.time_shape(context, worker, shape, launch_mode, calls, overhead)

@@ -97,16 +97,9 @@ def score(
             shapes = tuple(ShapeScore(**dict(each), peak_fraction=each.ceiling_s / each.measured_s) for each in timed[:scored])
             evidence = _evidence(context, processes[-1].evidence, start, device.counting, report)
     except Rejection as rejection:
-        return Rejected(
-            **common,
-            verdict=rejection.verdict,
-            message=rejection.message,
-            shape=rejection.shape,
-            input_class=rejection.input_class,
-            error=rejection.error,
-            timings=stopwatch.timings(),
-            environment=environment,
-        )
+        common |= {"message": rejection.message, "shape": rejection.shape, "input_class": rejection.input_class}
+        common |= {"error": rejection.error, "timings": stopwatch.timings(), "environment": environment}
+        return Rejected(**common, verdict=rejection.verdict)
     except (ArenaError, OSError, MemoryError, RuntimeError) as failure:  # torch raises RuntimeError when memory is short
         message = str(failure) or type(failure).__name__  # a MemoryError has no text
         return JudgeFailed(**common, message=message, timings=stopwatch.timings(), environment=environment)
@@ -218,10 +211,7 @@ def _timed(context: timing.ScoringContext, device: Device, shape: Shape, runs: l
 
 def _reject_impossible(shape: Shape, measured_s: float, ceiling_s: float, device: Device) -> None:
     """A call faster than the hardware: the submission cheats, or a ceiling measured on this machine is too low."""
-    us = 1e6
-    text = (
-        f"{evaluation.shape_text(shape)}: {measured_s * us:.2f} us is below the {ceiling_s * us:.2f} us that the hardware needs"
-    )
+    text = f"{evaluation.shape_text(shape)}: {measured_s * 1e6:.2f} us, but the hardware needs {ceiling_s * 1e6:.2f} us"
     if device.ceilings == "measured":
         raise JudgeError(f"{text}; run `arena calibrate --hardware cpu` on an idle machine and score again")
     raise Rejection("cheated", text, shape=shape)

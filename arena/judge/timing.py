@@ -135,14 +135,12 @@ def calls_per_window(context: ScoringContext, worker: Worker, shape: Shape, laun
 
 def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int) -> Overhead:
     """Time the judge's own part of a window, in a worker that has not loaded the submission: the submission could distort it."""
-    memory, sampling = context.memory, context.sampling
+    memory, sampling, limit_s = context.memory, context.sampling, context.sampling.first_call_limit_s
     with buffers(context, worker, shape, "public", calls) as sets:
         # The first copy and the first window are slow: they wake the device.
         copies = [memory.publish(sets.staged, sets.inputs, meanwhile=memory.settle)[0] for _ in range(1 + PUBLISH_READINGS)]
-        empty = [
-            _public_window(context, worker, sets, shape, 0, launch_mode, sampling.first_call_limit_s)
-            for _ in range(1 + sampling.empty_windows)
-        ]
+        runs = range(1 + sampling.empty_windows)
+        empty = [_public_window(context, worker, sets, shape, 0, launch_mode, limit_s) for _ in runs]
     return Overhead(median(window.elapsed_s for window in empty[1:]), min(copies[1:]))
 
 
@@ -183,9 +181,7 @@ def _time_once(
                 _audit_window(context, worker, sets, shape, launch_mode)
             done = _public_window(context, worker, sets, shape, calls, launch_mode, sampling.call_limit_s, tries=1)
             if launch_mode != "call" and not done.device_s / calls > SHORTEST_CALL_S:
-                raise Rejection(
-                    "cheated", f"The worker reported that {calls} calls took {done.device_s:.3g} s, which is impossible"
-                )
+                raise Rejection("cheated", f"The worker reported an impossible {done.device_s:.3g} s for {calls} calls")
             worst = worse(worst, verify(done, sets, context.code, context.problem, shape))
             elapsed.append((done.elapsed_s, done.device_s))
     # Never below zero: a window shorter than an empty one shows a disturbed machine, not a fast kernel.
@@ -256,8 +252,7 @@ def _locate_rejection(shape: Shape, input_class: str) -> Iterator[None]:
     try:
         yield
     except Rejection as rejection:
-        rejection.shape = rejection.shape or shape
-        rejection.input_class = rejection.input_class or input_class
+        rejection.shape, rejection.input_class = rejection.shape or shape, rejection.input_class or input_class
         raise
 
 
@@ -273,11 +268,9 @@ def buffers(
         stack.callback(inputs.close)
         outputs = context.memory.buffer(output_layout.set_bytes * count)
         stack.callback(outputs.close)
-        memory = context.memory
-        outputs_given = context.problem.outputs_given
-        sets = Sets(
-            memory, memory.staging(inputs), inputs, outputs, input_layout, output_layout, count, outputs_given, publish_alone_s
-        )
+        memory, given = context.memory, context.problem.outputs_given
+        staged = memory.staging(inputs)
+        sets = Sets(memory, staged, inputs, outputs, input_layout, output_layout, count, given, publish_alone_s)
         worker.thaw()
         worker.order("shape", fds=[inputs.fd, outputs.fd], limit_s=context.sampling.call_limit_s, **sets.message())
         yield sets

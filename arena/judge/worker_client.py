@@ -117,17 +117,15 @@ class Worker:
     def reply(self, op: str, limit_s: float) -> float:
         """Wait for the reply to the last order: exactly one packet."""
         left_s = self._deadline_s - time.monotonic()
-        over_total = Rejection(
-            "timed_out", f"One worker took longer than {self._total_limit_s:.4g} s in all, with its build, checks and timing"
-        )
+        total = f"One worker took longer than {self._total_limit_s:.4g} s for its build, checks and timing together"
         if left_s <= 0:
-            raise over_total
+            raise Rejection("timed_out", total)
         self._channel.settimeout(min(limit_s, left_s))
         try:
             packet = self._channel.recv(main.REPLY.size + 1)
         except TimeoutError:
             if left_s < limit_s:
-                raise over_total from None
+                raise Rejection("timed_out", total) from None
             what = "Importing solution.py" if op == "load" else "The call"
             raise Rejection("timed_out", f"{what} took longer than {limit_s:.4g} s") from None
         except OSError:
@@ -142,7 +140,7 @@ class Worker:
         if status != main.DONE:
             raise self._failed(op, status)
         if not 0 <= device_s < math.inf:
-            raise Rejection("cheated", f"The worker reported that a window took {device_s} s, which is impossible")
+            raise Rejection("cheated", f"The worker reported an impossible {device_s} s for a window")
         return float(device_s)
 
     def _failed(self, op: str, status: int) -> Exception:
@@ -241,16 +239,9 @@ def start(
         SANDBOX_PATHS["solution"]: submission.source,
     }
     program, *rest = (SANDBOX_PATHS[name] for name in ("worker", "solution", "kit", "vmm"))
-    spec = SandboxSpec(
-        "worker",
-        (*wrapper, "python", "-I", "-B", program, str(worker_end.fileno()), *rest),
-        files=files,
-        env=env,
-        pass_fds=(worker_end.fileno(),),
-        cpus=cpus,
-        gpu=gpu,
-        limits=limits_for("worker"),
-    )
+    fd, limits = worker_end.fileno(), limits_for("worker")
+    command = (*wrapper, "python", "-I", "-B", program, str(fd), *rest)
+    spec = SandboxSpec("worker", command, files=files, env=env, pass_fds=(fd,), cpus=cpus, gpu=gpu, limits=limits)
     with judge_end, worker_end, sandbox.run(spec) as running:
         worker_end.close()
         worker = Worker(running, judge_end, total_limit_s)

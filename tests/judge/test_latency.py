@@ -112,7 +112,7 @@ def test_impossible_latency_is_a_judge_failure(tmp_path: Path) -> None:
     much = FACTS.replace("bytes: 8*R*N + 8*R", "bytes: 8*R*N + 8*R + 10**9*(4096//N - 1)")
     result = scored(HONEST, problem(tmp_path, much))
     assert result.verdict == "judge_failed"  # ceilings that were measured here may be wrong; a datasheet's are not
-    assert result.message.startswith("R=2, N=64: ") and "us that the hardware needs" in result.message
+    assert result.message.startswith("R=2, N=64: ") and " us, but the hardware needs " in result.message
 
 
 @sandboxed

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import mmap
 import os
 import socket
@@ -176,10 +177,7 @@ def views(buffer: torch.Tensor, layout: dict[str, Any], index: int) -> tuple[tor
     for shape, dtype_name, offset in layout["slots"]:
         dtype = getattr(torch, dtype_name)
         start = index * layout["set_bytes"] + offset
-        count = 1
-        for size in shape:
-            count *= size
-        found.append(buffer[start : start + count * dtype.itemsize].view(dtype).view(shape))
+        found.append(buffer[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape))
     return tuple(found)
 
 
