@@ -119,7 +119,7 @@ def _time_process(
     with context.stopwatch.phase("benchmark"), reject_out_of_memory():
         timed += [_time(context, worker, *each) for each in arguments[scored:]]
     with context.stopwatch.phase("evidence"), reject_out_of_memory():
-        evidence = tuple(kernels.launched(context, worker, shape) for shape in shapes[:scored]) if with_evidence else ()
+        evidence = tuple(kernels.launched_kernels(context, worker, shape) for shape in shapes[:scored]) if with_evidence else ()
     return ProcessResult(tuple(timed), evidence, anchors)
 
 

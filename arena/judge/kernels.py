@@ -28,7 +28,7 @@ REPORT_LIMIT_S = 60.0
 """For the counters' report, which the profiler makes when the worker ends."""
 
 
-def launched(context: ScoringContext, worker: Worker, shape: Shape) -> Evidence:
+def launched_kernels(context: ScoringContext, worker: Worker, shape: Shape) -> Evidence:
     """The kernels of one untimed call, named by a profiler in this worker. This is the worker's last task."""
     names = HostBuffer(NAMES_BYTES)
     try:
@@ -45,7 +45,7 @@ def launched(context: ScoringContext, worker: Worker, shape: Shape) -> Evidence:
     return Evidence(shape=dict(shape), kernels=kernels, note=note)
 
 
-def counted(
+def with_counters(
     context: ScoringContext, start: Callable[[], AbstractContextManager[Worker]], found: tuple[Evidence, ...]
 ) -> tuple[Evidence, ...]:
     """`found` with the counters of one call on each shape, read by a profiler around a fresh worker. Never raises Rejection."""
@@ -62,14 +62,14 @@ def counted(
                         worker.order("count", limit_s=context.sampling.first_call_limit_s)
             text = worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
     except (Rejection, JudgeError) as failure:
-        return noted(found, f"the calls under the counters failed: {failure}")
+        return with_note(found, f"the calls under the counters failed: {failure}")
     calls = counters.read(text)
     if len(calls) > len(found):
         text = f"the counters show {len(calls)} calls where {len(found)} were made: a kernel of the solution has the mark's name"
-        return noted(found, text)
+        return with_note(found, text)
     if len(calls) < len(found):
         shown = f"the counters show {len(calls)} of {len(found)} calls: they are read for {counters.MOST_KERNELS} kernels in all"
-        found = (*found[: len(calls)], *noted(found[len(calls) :], counters.complaint(text) or shown))
+        found = (*found[: len(calls)], *with_note(found[len(calls) :], counters.complaint(text) or shown))
     proven = tuple(
         evidence.model_copy(
             update={
@@ -84,7 +84,7 @@ def counted(
     return (*proven, *found[len(proven) :])
 
 
-def excluded(found: tuple[Evidence, ...], patterns: tuple[str, ...]) -> list[tuple[Evidence, str]]:
+def excluded_kernels(found: tuple[Evidence, ...], patterns: tuple[str, ...]) -> list[tuple[Evidence, str]]:
     """Kernels that the problem's rules exclude, each with the evidence that names it."""
     return [
         (evidence, kernel.name)
@@ -94,7 +94,7 @@ def excluded(found: tuple[Evidence, ...], patterns: tuple[str, ...]) -> list[tup
     ]
 
 
-def noted(found: tuple[Evidence, ...], reason: str) -> tuple[Evidence, ...]:
+def with_note(found: tuple[Evidence, ...], reason: str) -> tuple[Evidence, ...]:
     """`found` with one more reason why something is missing."""
     return tuple(evidence.model_copy(update={"note": "; ".join(filter(None, (evidence.note, reason)))}) for evidence in found)
 

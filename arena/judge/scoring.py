@@ -95,7 +95,7 @@ def score(
             ]
             scored = len(problem.shapes[hardware.profile])
             shapes = tuple(ShapeScore(**dict(each), peak_fraction=each.ceiling_s / each.measured_s) for each in timed[:scored])
-            evidence = _evidence(context, processes[-1].evidence, start, device.counting, report)
+            evidence = _evidence(context, processes[-1].evidence, start, device.counters_command, report)
     except Rejection as rejection:
         common |= {"message": rejection.message, "shape": rejection.shape, "input_class": rejection.input_class}
         common |= {"error": rejection.error, "timings": stopwatch.timings(), "environment": environment}
@@ -158,21 +158,21 @@ def _evidence(
     context: timing.ScoringContext,
     launched: tuple[Evidence, ...],
     start: Callable[..., AbstractContextManager[worker_client.Worker]],
-    counting: Callable[[], tuple[str, ...] | str],
+    counters_command: Callable[[], tuple[str, ...] | str],
     report: evaluation.Report,
 ) -> tuple[Evidence, ...]:
     """The kernels that the calls launched, with counters where readable. Rejection for a kernel that the rules exclude."""
-    for evidence, name in kernels.excluded(launched, context.problem.forbidden_kernels):
+    for evidence, name in kernels.excluded_kernels(launched, context.problem.forbidden_kernels):
         text = f"A call launched {name}, a kernel of a library that the problem excludes"
         raise Rejection("forbidden", text, shape=evidence.shape)
     if not (launched and context.sampling.counters):
         return launched
     report("reading the counters")
     with context.stopwatch.phase("evidence"):
-        wrapper = counting()
+        wrapper = counters_command()
         if isinstance(wrapper, str):
-            return kernels.noted(launched, wrapper)
-        return kernels.counted(context, partial(start, wrapper=wrapper), launched)
+            return kernels.with_note(launched, wrapper)
+        return kernels.with_counters(context, partial(start, wrapper=wrapper), launched)
 
 
 def _timed(context: timing.ScoringContext, device: Device, shape: Shape, runs: list[timing.ShapeTiming]) -> TimedShape:

@@ -134,7 +134,7 @@ OWN = (
 def test_library_kernels_are_excluded(name: str) -> None:
     patterns = catalog.problem("paged_attention").forbidden_kernels
     found = (Evidence(shape={"N": 1}, kernels=(Kernel(name="mine", launches=3), Kernel(name=name, launches=1))),)
-    assert [kernel for _, kernel in evidence.excluded(found, patterns)] == [name]
+    assert [kernel for _, kernel in evidence.excluded_kernels(found, patterns)] == [name]
 
 
 @pytest.mark.parametrize("name", OWN)

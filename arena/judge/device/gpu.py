@@ -60,7 +60,7 @@ def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[Open
             anchor_gb_s=Anchor(index).gb_s,
             gpu=index if minor is None else minor,
             env=ENV,
-            counting=counters.command,
+            counters_command=counters.command,
         )
 
 
