@@ -15,7 +15,7 @@ from arena.cli import options
 from arena.cli.console import data, safe, tell
 from arena.cli.display import Display
 from arena.doctor import Check
-from arena.doctor.found import look
+from arena.doctor.found import inspect_machine
 from arena.doctor.gpu import Gpu, gpus
 from arena.doctor.gpu import checks as checks_of
 from arena.errors import ArenaError, SandboxError, UsageError
@@ -75,7 +75,7 @@ def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
     compiler = shutil.which("cc")
     install = "no cc: install gcc, which the C solutions of hardware cpu need"
     yield Check("compiler", "ok" if compiler else "missing", compiler or install)
-    found = look()
+    found = inspect_machine()
     yield from checks_of(found)
     yield _tried("home", lambda: f"{home()} (workspaces, annotations and leaderboard; $ARENA_HOME moves them)")
     if scoring and (without := [check.name for check in (sandbox, torch) if check.state == "missing"]):
