@@ -12,8 +12,21 @@ import sys
 import rich_click as click
 
 from arena import __version__
-from arena.cli import baseline, check, doctor, install, run, sandbox, schema, score, show
-from arena.cli import list as listing
+from arena.cli import (
+    annotate,
+    baseline,
+    calibrate,
+    check,
+    doctor,
+    install,
+    leaderboard,
+    run,
+    sandbox,
+    schema,
+    score,
+    show,
+)
+from arena.cli import list as list_
 from arena.cli.console import people, safe
 from arena.errors import ArenaError, UsageError
 from arena.files.documents import unknown
@@ -44,9 +57,22 @@ def cli() -> None:
     """
 
 
-for module in (run, score, check, baseline, sandbox, listing, show, doctor, install, schema):
-    for command in module.COMMANDS:
-        cli.add_command(command)
+for command in (
+    annotate.annotate,
+    baseline.baseline_,
+    calibrate.calibrate,
+    check.check,
+    doctor.doctor,
+    install.install,
+    leaderboard.leaderboard_,
+    list_.list_,
+    run.run,
+    sandbox.sandbox,
+    schema.schema,
+    score.score,
+    show.show,
+):
+    cli.add_command(command)
 
 
 def main() -> None:

@@ -12,8 +12,7 @@ import rich_click as click
 from arena import catalog
 from arena.agents.select import select_model
 from arena.cli import options
-from arena.cli.console import data, safe, tell
-from arena.cli.display import Display
+from arena.cli.console import Display, data, safe, tell
 from arena.doctor import Check
 from arena.doctor.found import look
 from arena.doctor.gpu import Gpu, gpus
@@ -137,6 +136,3 @@ def _torch() -> Check:
         return Check("torch", "ok", importlib.metadata.version("torch"))
     except importlib.metadata.PackageNotFoundError:
         return Check("torch", "missing", "not installed, and the judge needs it: pip install torch")
-
-
-COMMANDS = (doctor,)

@@ -33,6 +33,3 @@ def install(names: tuple[str, ...], everything: bool) -> None:
         if new is not None:
             tell(f"{safe(harness.title)}: {'installed' if new else 'was installed already'}")
     faults.raise_all()
-
-
-COMMANDS = (install,)

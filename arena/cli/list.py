@@ -117,6 +117,3 @@ def _cell(key: str, value: object) -> str:
     if key == "verdict" and value:
         return verdict(str(value))
     return "" if value is None else safe(value)
-
-
-COMMANDS = (list_,)

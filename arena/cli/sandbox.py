@@ -107,6 +107,3 @@ def _copy(stdout: BinaryIO, to_stdout: BinaryIO, stderr: BinaryIO, to_stderr: Bi
                     key.data.flush()
                 else:
                     ready.unregister(key.fileobj)
-
-
-COMMANDS = (sandbox,)

@@ -50,6 +50,3 @@ def _schema(key: str) -> dict[str, Any]:
         del made["properties"]["name"]
         made["required"].remove("name")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
-
-
-COMMANDS = (schema,)
