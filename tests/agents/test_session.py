@@ -12,8 +12,8 @@ from pathlib import Path
 
 import command
 import pytest
+from records import cell, folders, problem
 from sessions import DONE, agent, play, python
-from test_run_folder import cell, folders, problem
 
 from arena import catalog, paths
 from arena.agents import replay

@@ -3,7 +3,6 @@
 import ast
 import json
 import random
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,14 @@ import pytest
 pytest.importorskip("torch")
 
 from command import Arena, copy
-from test_leaderboard import trial
+from records import record, trial
 
 from arena import catalog, paths
 from arena.authoring import baseline
 from arena.errors import DataError
 from arena.results import baselines, leaderboard
 from arena.sandboxes import bwrap
-from arena.schema import BaselineLine, Baselines
+from arena.schema import BaselineLine
 
 boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
@@ -51,25 +50,6 @@ def folder(arena: Arena) -> Path:
 
 def eager() -> str:
     return (paths.problems() / "paged_attention" / "baselines" / "eager.py").read_text()
-
-
-def record(problem: str = "paged_attention", hardware: str = "h200", digest: str = "a", **given: object) -> Baselines:
-    """As it may be stored: one line inside the gate, one outside, one absent."""
-    inside = BaselineLine(name="eager", title="torch | eager", verdict="passed", fraction=0.25)
-    rough = BaselineLine(name="rough", title="a rough one", verdict="incorrect", fraction=0.5, message="row 3 is off")
-    absent = BaselineLine(name="lib", title="a library", verdict=None, message="lib is not installed")
-    fields = {
-        "problem": problem,
-        "problem_version": 1,
-        "problem_digest": digest * 64,
-        "hardware": hardware,
-        "device": None,
-        "measured_at": datetime(2026, 1, 2, tzinfo=UTC),
-        "arena_version": "0.1",
-        "versions": {"torch": "2.13.0"},
-        "lines": (inside, rough, absent),
-    }
-    return Baselines.model_validate(fields | given)
 
 
 @boxed

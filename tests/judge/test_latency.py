@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("torch")
 
 from command import copy
-from test_leaderboard import SHAPE
-from test_leaderboard import trial as annotated
+from records import SHAPE
+from records import trial as annotated
 
 from arena import catalog, judge, paths
 from arena.authoring import baseline

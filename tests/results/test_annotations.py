@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from test_leaderboard import trial
+from records import trial
 
 from arena.errors import DataError, UsageError
 from arena.files.documents import write_yaml

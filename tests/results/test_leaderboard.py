@@ -3,83 +3,14 @@
 import json
 import random
 import re
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from records import trial
 
 from arena.results import leaderboard
 from arena.results.leaderboard import Board, Entry
 from arena.schema import Annotation
-
-START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-SHAPE = {
-    "shape": {"N": 8},
-    "ceiling_s": 1e-6,
-    "bound": "memory",
-    "rate": "bf16",
-    "measured_s": 2e-6,
-    "ci95": [1.9e-6, 2.1e-6],
-    "launch_mode": "graph",
-    "wall_s": 2.1e-6,
-    "calls_per_window": 10,
-    "windows": 3,
-    "process_medians_s": [2e-6],
-    "samples_s": [[2e-6]],
-    "error": {"rel_fro": 1e-4, "row": 1e-4, "el": 1e-4},
-}
-
-
-def trial(
-    outcome: str | float, number: int = 0, review: str | None = None, status: str = "complete", network: str = "none", **cell
-) -> Annotation:
-    """One annotation; a number as outcome is a passed trial's peak_fraction, 0.97 and more ask for a review."""
-    cell = {
-        "problem": "paged_attention",
-        "problem_version": 1,
-        "problem_digest": "a" * 64,
-        "harness": "builtin",
-        "harness_digest": "b" * 64,
-        "model": "oracle",
-        "hardware": "h200",
-        "budget_s": 2700,
-    } | cell
-    head = {"problem": cell["problem"], "problem_digest": cell["problem_digest"], "hardware": cell["hardware"]}
-    head |= {"timings": {"build_s": 1, "check_s": 1, "benchmark_s": 1, "total_s": 3}}
-    if isinstance(outcome, float):
-        device = {"name": "NVIDIA H200", "bandwidth_gb_s": 4800, "tflops": {"bf16": 989}, "ceilings": "datasheet"}
-        shape = SHAPE | {"peak_fraction": outcome}
-        score = head | {
-            "verdict": "passed",
-            "peak_fraction": outcome,
-            "device": device,
-            "shapes": [shape],
-            "review_suggested": outcome > 0.95,
-        }
-    else:
-        score = head | {"verdict": outcome, "message": f"why it is {outcome}"}
-    return Annotation.model_validate(
-        {
-            "run_id": f"20260102T030405Z_{cell['harness']}_{cell['model'].replace('/', '-')}_{cell['problem']}_{number:04x}",
-            "arena_version": "0.1",
-            "cell": cell,
-            "session": {
-                "agent_status": status,
-                "exit_code": 0,
-                "started_at": START + timedelta(days=number),
-                "elapsed_s": 5,
-                "sandbox": "bwrap",
-                "network": network,
-                "unsealed": network == "open",
-                "allowed": ["mirror.test"] if network == "allow" else [],
-            },
-            "submission": None,
-            "score": score,
-            "review": review
-            and {"verdict": review, "summary": f"It is {review}.", "implication": "So it is.", "reviewed_at": START},
-        }
-    )
-
 
 NETWORKS = ((0.9, "open"), (0.5, "none"), (0.4, "gateway"), (0.6, "allow"))
 

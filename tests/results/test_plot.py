@@ -2,8 +2,7 @@
 
 from xml.etree import ElementTree
 
-from test_baseline import record
-from test_leaderboard import trial
+from records import record, trial
 
 from arena.results import leaderboard
 from arena.results.plot import Mark, Strip, plot

@@ -1,57 +1,20 @@
-"""Run folders: names, order of writing, states, what an agent is given; and snapshots of a hostile workspace."""
+"""Run folders: names, order of writing, states, and what an agent gets."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from records import cell, folders, problem
 
-from arena.agents.snapshots import Snapshots, stored
-from arena.errors import ArenaError, DataError
+from arena.errors import DataError
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
-from arena.schema import Annotation, Cell, Problem, Rejected, Session, Timings
-
-
-def cell(**given) -> Cell:
-    known = {
-        "problem": "add",
-        "problem_version": 1,
-        "problem_digest": "0" * 64,
-        "harness": "builtin",
-        "harness_digest": "1" * 64,
-        "model": "oracle",
-        "hardware": "cpu",
-        "budget_s": 60,
-    }
-    return Cell(**known | given)
-
-
-def problem() -> Problem:
-    return Problem.model_validate(
-        {
-            "schema_version": 1,
-            "name": "add",
-            "version": 1,
-            "title": "Addition",
-            "operator": "out = a + b",
-            "inputs": [{"name": "a", "shape": ["N"], "dtype": "float32"}, {"name": "b", "shape": ["N"], "dtype": "float32"}],
-            "outputs": [{"name": "out", "shape": ["N"], "dtype": "float32"}],
-            "shapes": {"cpu": [{"N": 16}, {"N": 32}], "gpu": [{"N": 1 << 20}]},
-            "tolerance": {"rel_fro": 1e-6, "row": 1e-6, "el": 1e-6},
-            "work": {"flops": "N", "bytes": "12*N"},
-            "distribution": "standard normal",
-            "stress": ["very large values"],
-            "forbidden": ["torch.add"],
-        }
-    )
+from arena.schema import Annotation, Rejected, Session, Timings
 
 
 def annotation(run: RunFolder) -> Annotation:
@@ -71,22 +34,6 @@ def annotation(run: RunFolder) -> Annotation:
             message="there is no solution.py",
         ),
     )
-
-
-def folders(tmp_path: Path) -> dict[str, Path]:
-    """A problem's folder, with things in it that no agent may see, and a kit."""
-    home, kit = tmp_path / "problems" / "add", tmp_path / "problems" / "kit"
-    (home / "solutions").mkdir(parents=True)
-    kit.mkdir()
-    (home / "reference.py").write_text("# the reference\n")
-    (home / "hidden.py").write_text("# HIDDEN\n")
-    (home / "solutions" / "oracle.py").write_text("# ORACLE\n")
-    (kit / "check.py").write_text("# check\n")
-    (kit / "benchmark.py").write_text("# benchmark\n")
-    (kit / "prompt.md.j2").write_text(
-        "{{ problem.title }} on {{ machine }} ({{ profile }})\n{% for shape in shapes %}\n- N = {{ shape.N }}\n{% endfor %}\n"
-    )
-    return {"problem_folder": home, "kit_folder": kit}
 
 
 def test_a_run_from_first_file_to_last(tmp_path: Path) -> None:
@@ -124,8 +71,8 @@ def test_a_killed_process_leaves_an_interrupted_run(tmp_path: Path) -> None:
     program = textwrap.dedent(f"""
         import sys, time
         from pathlib import Path
-        sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(run_folder.__file__).parents[2])!r}]
-        from test_run_folder import cell
+        sys.path[:0] = [{str(Path(__file__).parents[1])!r}, {str(Path(run_folder.__file__).parents[2])!r}]
+        from records import cell
         from arena.results import run_folder
         with run_folder.create(cell(), manifest={{}}, root=Path({str(tmp_path)!r})) as run:
             print("ready", flush=True)
@@ -199,86 +146,3 @@ def test_a_prompt_with_an_unknown_name_is_refused(template: str, words: str, tmp
     with pytest.raises(DataError, match=words) as error:
         run_folder.render_prompt(tmp_path / "prompt.md.j2", problem=problem())
     assert "prompt.md.j2" in str(error.value)
-
-
-def watch(tmp_path: Path, **limits) -> tuple[Path, Path, list[tuple[str, dict]], Snapshots]:
-    work, kept, said = tmp_path / "work", tmp_path / "snapshots", []
-    work.mkdir()
-    kept.mkdir()
-    return work, kept, said, Snapshots(work, kept, lambda kind, **data: said.append((kind, data)), period_s=0.05, **limits)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
-
-
-def test_snapshots_keep_each_state_with_its_time(tmp_path: Path) -> None:
-    work, kept, said, snapshots = watch(tmp_path)
-    with snapshots:
-        for number, states in (
-            (1, 1),
-            (2, 2),
-            (2, 2),
-            (1, 3),
-        ):  # the same content written anew is no new state; going back to it is one
-            (work / "solution.py").write_text(f"x = {number}\n")
-            until(lambda states=states: snapshots.count == states)
-            time.sleep(0.2)
-        (work / "solution.py").write_text("x = 4\n")  # caught by the last look
-    assert [item.path.read_text() for item in stored(kept)] == ["x = 1\n", "x = 2\n", "x = 1\n", "x = 4\n"]
-    assert snapshots.count == 4
-    assert not said
-    times = [item.at_s for item in stored(kept)]
-    assert times == sorted(times)
-    assert times[0] < 1 and 0.8 <= times[-1] < 10
-    assert all(len(item.path.name) == len("00001000_01234567.py") for item in stored(kept))
-
-
-def test_a_torn_snapshot_is_left_out(tmp_path: Path) -> None:
-    work, kept, _, snapshots = watch(tmp_path)
-    (work / "solution.py").write_text("x = 1\n")
-    with snapshots:
-        pass
-    (kept / "00000500_01234567.py").write_text("x =")
-    assert [item.path.read_text() for item in stored(kept)] == ["x = 1\n"]
-
-
-@pytest.mark.parametrize(("limits", "count"), [({"max_count": 2}, 2), ({"max_bytes": 13}, 2)])
-def test_snapshots_stop_at_their_cap(limits: dict[str, int], count: int, tmp_path: Path) -> None:
-    work, kept, said, snapshots = watch(tmp_path, **limits)
-    with snapshots:
-        for number in range(4):
-            (work / "solution.py").write_text(f"x = {number}\n")
-            time.sleep(0.2)
-    assert len(list(kept.iterdir())) == count
-    assert [kind for kind, _ in said] == ["snapshots_full"]
-
-
-@pytest.mark.timeout(20)
-def test_snapshots_of_a_hostile_workspace(tmp_path: Path) -> None:
-    work, kept, said, snapshots = watch(tmp_path)
-    file = work / "solution.py"
-    with snapshots:
-        file.symlink_to("/etc/passwd")
-        time.sleep(0.2)
-        file.unlink()
-        os.mkfifo(file)
-        time.sleep(0.2)
-        file.unlink()
-        with file.open("wb") as sparse:
-            sparse.truncate(10 << 30)
-        time.sleep(0.2)
-        file.unlink()
-        file.mkdir()
-    assert not list(kept.iterdir())
-    assert not said
-
-
-def test_snapshots_that_cannot_be_written_are_told(tmp_path: Path) -> None:
-    work, kept, _, snapshots = watch(tmp_path)
-    (work / "solution.py").write_text("x = 1\n")
-    with pytest.raises(ArenaError, match="snapshots cannot be kept: No such file or directory"), snapshots:
-        kept.rmdir()
