@@ -66,7 +66,7 @@ def _hardware() -> Rows:
 
 def _runs() -> Rows:
     """The runs made here, and those of which only the annotation came here, as in a fresh clone."""
-    states: dict[str, str] = {entry.run.run_id: entry.state for entry in run_folder.runs(paths.workspaces())}
+    states: dict[str, str] = {entry.run.run_id: entry.state for entry in run_folder.list_runs(paths.workspaces())}
     annotated = {path.stem: path for path in paths.annotations().glob("*.yaml")}
     rows = []
     for run_id in sorted(states.keys() | annotated.keys()):

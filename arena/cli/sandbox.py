@@ -76,7 +76,7 @@ def sandbox(
 
 
 def _fill(folder: run_folder.RunFolder, problem: Problem, hardware: Hardware) -> None:
-    run_folder.fill(
+    run_folder.fill_workspace(
         folder,
         problem,
         hardware.profile,

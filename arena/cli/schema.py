@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from arena.cli.console import data, safe, tell
 from arena.files import documents
-from arena.results.leaderboard import Board
+from arena.results.board import Board
 from arena.schema import Annotation, Baselines, Hardware, Harness, Problem, Score
 
 RECORDS: dict[str, Any] = {

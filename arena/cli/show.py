@@ -30,7 +30,7 @@ def show(run_id: str, as_json: bool) -> None:
         data(annotation) if as_json else _show_annotation(annotation)
         return
     cell = found.cell.model_dump(mode="json") if found.cell else None
-    events = run_folder.events(found.run) if found.run.events.exists() else []
+    events = run_folder.read_events(found.run) if found.run.events.exists() else []
     if as_json:
         data({"run_id": run_id, "state": found.state, "cell": cell, "events": events})
         return
@@ -70,7 +70,7 @@ def find(run_id: str) -> Path | run_folder.RunState:
     annotated = {path.stem: path for path in paths.annotations().glob("*.yaml")}
     if run_id in annotated:
         return annotated[run_id]
-    states = {entry.run.run_id: entry for entry in run_folder.runs(paths.workspaces())}
+    states = {entry.run.run_id: entry for entry in run_folder.list_runs(paths.workspaces())}
     if run_id in states:
         return states[run_id]
     known = annotated.keys() | states.keys()

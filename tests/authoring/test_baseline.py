@@ -16,6 +16,7 @@ from arena import catalog, paths
 from arena.authoring import baseline
 from arena.errors import DataError
 from arena.results import baselines, leaderboard
+from arena.results.page import page
 from arena.sandboxes import bwrap
 from arena.schema import BaselineLine
 
@@ -158,7 +159,7 @@ def test_the_leaderboard_shows_and_never_scores_them() -> None:
     (table,) = board.tables
     assert [best.trial.peak_fraction for best in table.best] == [0.2], "a baseline of 0.25 is no result"
     assert (len(table.rows), board.trials) == (1, 1)
-    text = leaderboard.page(board)
+    text = page(board)
     assert "| paged_attention v1 | eager: torch \\| eager | 0.250 | inside | – | 2026-01-02 |" in text
     assert "| rough: a rough one | 0.500 | speed only |" in text
     assert "| lib: a library | – | absent: lib is not installed |" in text
@@ -172,7 +173,7 @@ def test_another_state_of_the_problem_is_told_apart() -> None:
 def test_hardware_that_only_baselines_know() -> None:
     board = leaderboard.build([trial(0.2)], [record(hardware="b200")])
     assert [(table.hardware, len(table.rows), len(table.reached)) for table in board.tables] == [("b200", 0, 1), ("h200", 1, 0)]
-    b200 = leaderboard.page(board).partition("## b200")[2].partition("## h200")[0]
+    b200 = page(board).partition("## b200")[2].partition("## h200")[0]
     assert "Baselines, never scored" in b200
     assert "All trials" not in b200
 

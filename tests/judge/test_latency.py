@@ -21,6 +21,7 @@ from arena import catalog, judge, paths
 from arena.authoring import baseline
 from arena.errors import DataError
 from arena.files import documents
+from arena.files.text import render
 from arena.judge import evaluation, problem_code, worker_client
 from arena.judge.ceiling import geometric_mean
 from arena.judge.device.detect import open_device
@@ -154,7 +155,7 @@ def test_the_agent_is_told_and_its_tools_go_over_them(tmp_path: Path) -> None:
     run.work.mkdir(parents=True)
     asked = problem(tmp_path)
     folders = {"problem_folder": FOLDER, "kit_folder": paths.problems() / "kit"}
-    prompt = run_folder.fill(run, asked, "cpu", asked.shapes["cpu"], "a machine", **folders)
+    prompt = run_folder.fill_workspace(run, asked, "cpu", asked.shapes["cpu"], "a machine", **folders)
     told = "These small ones have to be right as well:\n\n- R = 2, N = 64\n"
     assert told in prompt and "\n\n\n" not in prompt
     facts = json.loads((run.work / "problem.json").read_text())
@@ -177,7 +178,7 @@ def test_who_has_none_is_told_of_none() -> None:
     asked = catalog.problem("fp8_gemm")
     template = paths.problems() / "kit" / "prompt.md.j2"
     cpu, gpu = (
-        run_folder.render_prompt(template, problem=asked, profile=profile, shapes=asked.shapes[profile], machine="a machine")
+        render(template, problem=asked, profile=profile, shapes=asked.shapes[profile], machine="a machine")
         for profile in ("cpu", "gpu")
     )
     assert "small ones" not in cpu

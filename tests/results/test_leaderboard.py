@@ -9,7 +9,8 @@ import pytest
 from records import trial
 
 from arena.results import leaderboard
-from arena.results.leaderboard import Board, Entry
+from arena.results.board import Board, Entry
+from arena.results.page import page
 from arena.schema import Annotation
 
 NETWORKS = ((0.9, "open"), (0.5, "none"), (0.4, "gateway"), (0.6, "allow"))
@@ -28,7 +29,7 @@ def entry(*trials: Annotation) -> Entry:
 
 def field(*trials: Annotation) -> str:
     """What the table says of these trials of one row at one problem."""
-    text = leaderboard.page(board(*trials))
+    text = page(board(*trials))
     (line,) = re.findall(r"^\| builtin · .*$", text.partition("Best at each")[0].partition("<details>")[0], re.MULTILINE)
     return line.split(" | ")[2]
 
@@ -97,7 +98,7 @@ def test_what_counts() -> None:
 def test_a_failure_is_never_a_number() -> None:
     found = entry(trial("incorrect"), trial("missing", 1), trial("judge_failed", 2))
     assert (found.median, found.best, found.low, found.high) == (None, None, None, None)
-    assert "0.000" not in leaderboard.page(board(trial("incorrect"), trial("missing", 1), trial("judge_failed", 2)))
+    assert "0.000" not in page(board(trial("incorrect"), trial("missing", 1), trial("judge_failed", 2)))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_what_makes_a_row(change: dict) -> None:
     (table,) = board(trial(0.5), trial(0.6, 1, **change)).tables
     assert len(table.rows) == 2
     assert [row.entries["paged_attention v1"].median for row in table.rows] == [0.6, 0.5]
-    assert ("(bbbbbbbb)" in leaderboard.page(board(trial(0.5), trial(0.6, 1, **change)))) == ("harness_digest" in change)
+    assert ("(bbbbbbbb)" in page(board(trial(0.5), trial(0.6, 1, **change)))) == ("harness_digest" in change)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_what_could_be_reached_makes_a_row() -> None:
     (table,) = board(*trials).tables
     rows = [(row.network, row.entries["paged_attention v1"].passed) for row in table.rows]
     assert rows == [("unsealed", 1), ("allow", 1), ("sealed", 2)]
-    text = leaderboard.page(board(*trials))
+    text = page(board(*trials))
     assert "| builtin · oracle · **unsealed** | 45 min | **0.900**◇ n=1 |" in text
     assert "| builtin · oracle · allowed mirror.test | 45 min | **0.600**◇ n=1 |" in text
     assert "| builtin · oracle | 45 min | **0.450** (0.400–0.500) 2/2 |" in text
@@ -144,7 +145,7 @@ def test_who_could_answer_makes_a_row() -> None:
     free = free.model_copy(update={"session": free.session.model_copy(update={"unpinned": True})})
     (table,) = board(pinned, free, trial(0.7, 2)).tables
     assert sorted((row.provider, row.unpinned) for row in table.rows) == [((), False), ((), True), (("one", "two"), False)]
-    text = leaderboard.page(board(pinned, free))
+    text = page(board(pinned, free))
     assert "| builtin · oracle · via one, two | 45 min | **0.500** n=1 |" in text
     assert "| builtin · oracle · **unpinned** | 45 min | **0.600** n=1 |" in text
 
@@ -176,7 +177,7 @@ def test_best_leaves_out_what_was_withdrawn() -> None:
 
 
 def test_reviews_are_shown() -> None:
-    text = leaderboard.page(board(trial(0.9, 0, "reward_hack"), trial(0.5, 1)))
+    text = page(board(trial(0.9, 0, "reward_hack"), trial(0.5, 1)))
     assert "Read before citing:\n\n- † **reward_hack** in [20260102T030405Z_builtin_oracle_paged_attention_0000](" in text
     assert ".yaml): It is reward_hack. So it is.\n" in text
 
@@ -214,7 +215,7 @@ def test_same_annotations_same_bytes(tmp_path: Path) -> None:
 
 def test_every_table_is_whole() -> None:
     """Each block of table lines has as many cells in every line as in its head, and stands between empty lines."""
-    text = leaderboard.page(board(*everything()))
+    text = page(board(*everything()))
     blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert len(blocks) == 1 + 2 * 3
     for block in blocks:
@@ -225,11 +226,11 @@ def test_every_table_is_whole() -> None:
 
 
 def test_an_empty_board() -> None:
-    assert "Nothing has been run yet." in leaderboard.page(board())
+    assert "Nothing has been run yet." in page(board())
 
 
 def test_names_and_words_cannot_break_the_page() -> None:
     hostile = trial(0.5, 0, model="a|b<script>*_x_\n# `y`[z](w)")
-    text = leaderboard.page(board(hostile))
+    text = page(board(hostile))
     assert r"a\|b\<script\>\*\_x\_ \# \`y\`\[z\](w)" in text
     assert "<script>" not in text

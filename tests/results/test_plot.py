@@ -5,13 +5,13 @@ from xml.etree import ElementTree
 from records import record, trial
 
 from arena.results import leaderboard
-from arena.results.plot import Mark, Strip, plot
+from arena.results.plot import Mark, Strip, plot, strips
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(strips: list[Strip]) -> ElementTree.Element:
-    return ElementTree.fromstring(plot("title", strips))
+def drawn(found: list[Strip]) -> ElementTree.Element:
+    return ElementTree.fromstring(plot("title", found))
 
 
 def test_numbers_stand_between_nothing_and_the_ceiling() -> None:
@@ -33,7 +33,7 @@ def test_the_best_agent_is_named_and_a_problem_without_one_says_so() -> None:
 
 
 def test_a_baseline_outside_the_gate_is_hollow() -> None:
-    root = drawn([Strip("p v1", [], [Mark("eager", 0.1), Mark("rough", 0.2, inside=False)])])
+    root = drawn([Strip("p v1", [], [Mark("eager", 0.1), Mark("rough", 0.2, within_tolerance=False)])])
     fills = {
         path.find(f"{SVG}title").text: path.attrib["fill"]
         for path in root.findall(f"{SVG}path")
@@ -58,8 +58,8 @@ def test_what_the_records_give() -> None:
         trial("incorrect", 5, model="m"),
     ]
     (table,) = leaderboard.build(trials, [record(), record("top_k")]).tables
-    ours, other = leaderboard.strips(table)
+    ours, other = strips(table)
     assert (ours.name, other.name) == ("paged_attention v1", "top_k v1")
     assert ours.agents == [Mark("builtin oracle", 0.3)]
     assert other.agents == []
-    assert ours.baselines == other.baselines == [Mark("eager", 0.25), Mark("rough", 0.5, inside=False)]
+    assert ours.baselines == other.baselines == [Mark("eager", 0.25), Mark("rough", 0.5, within_tolerance=False)]

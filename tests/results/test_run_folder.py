@@ -12,6 +12,7 @@ import pytest
 from records import cell, folders, problem
 
 from arena.errors import DataError
+from arena.files.text import render
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
 from arena.schema import Annotation, Rejected, Session, Timings
@@ -51,20 +52,20 @@ def test_a_run_from_first_file_to_last(tmp_path: Path) -> None:
         assert manifest["cell"]["model"] == "oracle"
         assert manifest["arena_version"] == "0"
         assert str(tmp_path) not in run.manifest.read_text()
-        assert [state.state for state in run_folder.runs(tmp_path / "runs")] == ["running"]
+        assert [state.state for state in run_folder.list_runs(tmp_path / "runs")] == ["running"]
         run.event("note", text="a\nb", number=1)
         run_folder.commit(run, annotation(run))
-        assert [state.state for state in run_folder.runs(tmp_path / "runs")] == ["committed"]
-    (state,) = run_folder.runs(tmp_path / "runs")
+        assert [state.state for state in run_folder.list_runs(tmp_path / "runs")] == ["committed"]
+    (state,) = run_folder.list_runs(tmp_path / "runs")
     assert (state.run, state.state, state.cell) == (run, "committed", cell())
-    assert [event["kind"] for event in run_folder.events(run)] == ["created", "note", "committed"]
-    assert datetime.fromisoformat(run_folder.events(run)[0]["at"]).tzinfo is not None
+    assert [event["kind"] for event in run_folder.read_events(run)] == ["created", "note", "committed"]
+    assert datetime.fromisoformat(run_folder.read_events(run)[0]["at"]).tzinfo is not None
 
 
 def test_a_run_that_raises_is_interrupted(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), run_folder.create(cell(), manifest={}, root=tmp_path):
         raise KeyboardInterrupt
-    assert [state.state for state in run_folder.runs(tmp_path)] == ["interrupted"]
+    assert [state.state for state in run_folder.list_runs(tmp_path)] == ["interrupted"]
 
 
 def test_a_killed_process_leaves_an_interrupted_run(tmp_path: Path) -> None:
@@ -80,19 +81,19 @@ def test_a_killed_process_leaves_an_interrupted_run(tmp_path: Path) -> None:
     """)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-        assert [state.state for state in run_folder.runs(tmp_path)] == ["running"]
+        assert [state.state for state in run_folder.list_runs(tmp_path)] == ["running"]
         process.send_signal(signal.SIGKILL)
-    assert [state.state for state in run_folder.runs(tmp_path)] == ["interrupted"]
+    assert [state.state for state in run_folder.list_runs(tmp_path)] == ["interrupted"]
 
 
 def test_states_without_a_lock_or_a_manifest(tmp_path: Path) -> None:
     """A run copied from elsewhere has no lock; a stray folder is no run; a manifest of another version has no cell."""
-    assert run_folder.runs(tmp_path / "nowhere") == []
+    assert run_folder.list_runs(tmp_path / "nowhere") == []
     (tmp_path / "stray").mkdir()
     copied = tmp_path / "20250101T000000Z_x_y_z_0000"
     copied.mkdir()
     (copied / "manifest.json").write_text('{"schema_version": 99, "cell": {"other": 1}}')
-    (state,) = run_folder.runs(tmp_path)
+    (state,) = run_folder.list_runs(tmp_path)
     assert (state.run.folder, state.state, state.cell) == (copied, "interrupted", None)
 
 
@@ -114,17 +115,17 @@ def test_torn_last_event_is_left_out(tmp_path: Path) -> None:
     run.event("one")
     with run.events.open("a") as file:
         file.write('{"at": "2025-01-01T00:0')
-    assert [event["kind"] for event in run_folder.events(run)] == ["one"]
+    assert [event["kind"] for event in run_folder.read_events(run)] == ["one"]
     with run.events.open("a") as file:
         file.write("\n")
     with pytest.raises(DataError, match=r"events\.jsonl: not one JSON object a line"):
-        run_folder.events(run)
+        run_folder.read_events(run)
 
 
 def test_fill_gives_the_public_facts_and_nothing_else(tmp_path: Path) -> None:
     given = folders(tmp_path)
     with run_folder.create(cell(), manifest={}, root=tmp_path / "runs") as run:
-        prompt = run_folder.fill(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", **given)
+        prompt = run_folder.fill_workspace(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", **given)
     assert {path.name for path in run.work.iterdir()} == {"reference.py", "check.py", "benchmark.py", "problem.json", "PROMPT.md"}
     assert prompt == run.work.joinpath("PROMPT.md").read_text() == "Addition on some CPU (cpu)\n- N = 16\n- N = 32\n"
     facts = json.loads(run.work.joinpath("problem.json").read_text())
@@ -144,5 +145,5 @@ def test_fill_gives_the_public_facts_and_nothing_else(tmp_path: Path) -> None:
 def test_a_prompt_with_an_unknown_name_is_refused(template: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "prompt.md.j2").write_text(template)
     with pytest.raises(DataError, match=words) as error:
-        run_folder.render_prompt(tmp_path / "prompt.md.j2", problem=problem())
+        render(tmp_path / "prompt.md.j2", problem=problem())
     assert "prompt.md.j2" in str(error.value)
