@@ -1,4 +1,4 @@
-"""Reads records of schema version 1: gives their keys and words the names of version 2. Pure functions over plain data."""
+"""Upgrades records of schema version 1 to the keys and words of version 2. Pure functions over plain data."""
 
 from __future__ import annotations
 
