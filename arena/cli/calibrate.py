@@ -16,9 +16,10 @@ from arena.schema import Hardware
 @options.gpu
 @options.as_json
 def calibrate(hardware_name: str | None, gpu: int, as_json: bool) -> None:
-    """Measure what this machine can do, while it is idle.
+    """Measure the speed that this machine attains. Keep it idle meanwhile.
 
-    On hardware `cpu` these are the ceilings of scores; of a GPU they are shown beside the datasheet's, which stay the ceilings.
+    On hardware `cpu` the measured speed is the ceiling of scores. On a GPU the datasheet is the ceiling; the measured speed is
+    shown beside it.
     """
     hardware = hardware_on(hardware_name, gpu)
     options.say_hardware(hardware_name, hardware, gpu)
@@ -29,11 +30,11 @@ def calibrate(hardware_name: str | None, gpu: int, as_json: bool) -> None:
 
 
 def _calibrate_cpu(as_json: bool) -> None:
-    from arena.judge.device import calibrate_cpu as measuring
+    from arena.judge.device import calibrate_cpu
 
     with Display() as display:
         display.judging("measuring one core")
-        found = measuring.cpu(fresh=True)
+        found = calibrate_cpu.cpu(fresh=True)
     if as_json:
         data(found)
         return
@@ -46,10 +47,10 @@ def _calibrate_gpu(hardware: Hardware, gpu: int, as_json: bool) -> None:
 
     with Display() as display:
         display.judging(f"measuring GPU {gpu}")
-        with detect.open_device(hardware, gpu) as place:
+        with detect.open_device(hardware, gpu) as opened:
             found = calibrate_gpu.calibrate(gpu)
     if as_json:
         data(found)
         return
-    tell(f"GPU {gpu}, {safe(place.device.name)}, driver {safe(found.driver)}, torch {safe(found.torch)}")
+    tell(f"GPU {gpu}, {safe(opened.device.name)}, driver {safe(found.driver)}, torch {safe(found.torch)}")
     show_attainable(found, hardware)

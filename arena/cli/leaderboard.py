@@ -12,7 +12,7 @@ from arena.results import annotations, baselines, leaderboard
 @click.command("leaderboard")
 @options.as_json
 def leaderboard_(as_json: bool) -> None:
-    """Rebuild leaderboard/ from annotations/ and baselines/. The same files give the same bytes."""
+    """Render leaderboard/ from annotations/ and baselines/. The same files give the same bytes."""
     ready()
     run_cell.render()
     if as_json:

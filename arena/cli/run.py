@@ -28,7 +28,7 @@ from arena.schema import Annotation
 @options.sandbox
 @options.network
 @options.provider
-@options.means
+@options.caps
 @click.option(
     "--login", is_flag=True, help="Copy your subscription's login into the sandbox, and use no gateway: nothing is metered."
 )

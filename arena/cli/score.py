@@ -29,7 +29,7 @@ from arena.submission import NoSubmission, collect
 def score(
     context: click.Context, file: Path, problem_name: str, hardware_name: str | None, gpu: int, sandbox_name: str, as_json: bool
 ) -> None:
-    """Score one solution FILE. The same judge as in a run; it cannot know who wrote the file."""
+    """Score one solution FILE with the same judge as in a run. The judge cannot know the file's author."""
     problem, hardware = problem_on(problem_name, hardware_name, gpu)
     if not os.path.lexists(file):
         raise UsageError(f"{file}: no such file")
@@ -43,8 +43,8 @@ def score(
         judge.preflight(hardware, gpu)
         try:
             submission = collect(file.parent.resolve(), file.name)
-        except NoSubmission as none:
-            result: Score = judge.missing(none.reason, problem, hardware, digest)
+        except NoSubmission as outcome:
+            result: Score = judge.missing(outcome.reason, problem, hardware, digest)
         else:
             result = judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, report=display.judging, gpu=gpu)
     data(result) if as_json else show_score(result)

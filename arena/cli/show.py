@@ -16,15 +16,15 @@ from arena.results import annotations, run_folder
 from arena.schema import Annotation
 
 NEAREST = 10
-"""Runs that are named when one is asked for that does not exist."""
+"""Names of runs in the error about an unknown run."""
 
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @options.as_json
 def show(run_id: str, as_json: bool) -> None:
-    """Show one run: what it was, how the agent ended, what the judge said, what a person found."""
-    found = find(run_id)
+    """Show one run: its cell, how the agent ended, its score and its review."""
+    found = find_run(run_id)
     if isinstance(found, Path):
         annotation = annotations.read(found)
         data(annotation) if as_json else _show_annotation(annotation)
@@ -65,7 +65,7 @@ def _show_annotation(annotation: Annotation) -> None:
     tell(f"files {safe(paths.workspaces() / annotation.run_id)}")
 
 
-def find(run_id: str) -> Path | run_folder.RunState:
+def find_run(run_id: str) -> Path | run_folder.RunState:
     """The annotation of a run, or its state when it has none."""
     annotated = {path.stem: path for path in paths.annotations().glob("*.yaml")}
     if run_id in annotated:

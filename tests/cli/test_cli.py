@@ -107,7 +107,7 @@ def test_help(shared: Arena) -> None:
         (("sandbox", "-p", "paged", "ls"), "unknown problem 'paged'"),
         (("sandbox", "--kind", "worker", "-p", "paged_attention", "ls"), "a worker has no workspace"),
         (("sandbox", "--kund", "agent", "ls"), "No such option"),
-        (("sandbox", "--kind", "worker", "--network", "open", "ls"), "a submission is run without any network"),
+        (("sandbox", "--kind", "worker", "--network", "open", "ls"), "a submission runs without a network"),
         ((*RUN, "--network", "opn"), "Invalid value for '--network': 'opn' is not one of 'none', 'allow', 'open'"),
         ((*RUN, "--network", "allow"), "--network allow needs at least one --allow HOST"),
         ((*RUN, "--allow", "mirror.test"), "--allow and --allow-private mean nothing with --network none: give --network allow"),

@@ -87,7 +87,7 @@ def test_reads_what_is_written_and_not_what_yaml_1_1_makes_of_it(tmp_path):
         ("sizes: {B: 12:30:00}", "thing.yaml:1:12: sizes.B: should be a valid integer"),
         ("sizes: 3", "thing.yaml:1:8: sizes: should be a mapping (got 3)"),
         ("live: true\nkind: left\nlive: false", "thing.yaml:3:1: live: is written twice (first on line 1)"),
-        ("name: other", "thing.yaml:1:1: name: is not written here, it is 'thing' from the file's place"),
+        ("name: other", "thing.yaml:1:1: name: remove it, the file's path sets it to 'thing'"),
         ("parts: &p []\nwords: *p", "thing.yaml:2:8: alias *p is not allowed: write the value out"),
         (
             "text: !!python/object/apply:os.getcwd []",
@@ -142,7 +142,7 @@ work:
 def test_the_name_from_the_place_is_checked_too(tmp_path):
     path = tmp_path / "thing.yaml"
     path.write_text("size: 1")
-    with pytest.raises(DataError, match=r"thing.yaml:1:1: rate: .*\(got 'fast'\) \(it comes from the file's place\)"):
+    with pytest.raises(DataError, match=r"thing.yaml:1:1: rate: .*\(got 'fast'\) \(set by the file's path\)"):
         read_yaml(path, Part, rate="fast")
 
 

@@ -149,8 +149,8 @@ def test_a_score_says_what_disturbed_it(disturbed, review, monkeypatch, capsys):
     assert result.review_suggested or not review
     show_score(result)
     shown = " ".join(capsys.readouterr().err.split())
-    assert shown.count("begun again on R=8 N=4096: somebody ran") >= disturbed
-    assert ("begun again more than once" in shown) == result.review_suggested
+    assert shown.count("retimed R=8 N=4096: somebody ran") >= disturbed
+    assert ("retimed more than once" in shown) == result.review_suggested
 
 
 def test_all_that_a_worker_may_take_has_an_end():

@@ -83,7 +83,7 @@ def test_misquoted(made: tuple[Path, Path]) -> None:
     (made[1] / "agent" / "stdout.jsonl").write_text("first line\nanother\n")
     faults = annotations.misquoted(done, made[1])
     assert [fault.partition(": ")[2] for fault in faults] == [
-        "agent/stdout.jsonl:2-2 does not read as quoted",
+        "agent/stdout.jsonl:2-2 differs from the quote",
         "quote agent/stdout.jsonl:5-5: agent/stdout.jsonl has lines 1 to 2",
     ]
 

@@ -248,7 +248,7 @@ def test_doctor_tells_of_the_engine(here):
         doctor, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "DOCKER_HOST": "unix:///nowhere/docker.sock"}
     )
     assert re.search(
-        r"^note +docker +not needed, and not to be had: no Docker engine at unix:///nowhere", without.stderr, re.MULTILINE
+        r"^note +docker +optional, and not available: no Docker engine at unix:///nowhere", without.stderr, re.MULTILINE
     )
 
 
