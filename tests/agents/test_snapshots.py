@@ -43,7 +43,7 @@ def test_snapshots_keep_each_state_with_its_time(tmp_path: Path) -> None:
     assert all(len(item.path.name) == len("00001000_01234567.py") for item in stored(kept))
 
 
-def test_a_torn_snapshot_is_left_out(tmp_path: Path) -> None:
+def test_torn_snapshot_is_left_out(tmp_path: Path) -> None:
     work, kept, _, snapshots = watch(tmp_path)
     (work / "solution.py").write_text("x = 1\n")
     with snapshots:

@@ -66,11 +66,11 @@ def field(*trials: Annotation) -> str:
     ],
     ids=lambda value: None if isinstance(value, list) else value,
 )
-def test_fields(trials: list[tuple], text: str) -> None:
+def test_page_shows_each_outcome_in_its_field(trials: list[tuple], text: str) -> None:
     assert field(*(trial(outcome, number, *more) for number, (outcome, *more) in enumerate(trials))) == text
 
 
-def test_what_counts() -> None:
+def test_entry_counts_passed_and_failed_trials() -> None:
     found = entry(
         trial(0.4, 0),
         trial(0.8, 1),
@@ -95,7 +95,7 @@ def test_what_counts() -> None:
     assert [item.peak_fraction for item in found.trials].count(0.99) == 3, "the numbers stay on record"
 
 
-def test_a_failure_is_never_a_number() -> None:
+def test_failures_have_no_number() -> None:
     found = entry(trial("incorrect"), trial("missing", 1), trial("judge_failed", 2))
     assert (found.median, found.best, found.low, found.high) == (None, None, None, None)
     assert "0.000" not in page(board(trial("incorrect"), trial("missing", 1), trial("judge_failed", 2)))
@@ -104,7 +104,7 @@ def test_a_failure_is_never_a_number() -> None:
 @pytest.mark.parametrize(
     "change", [{"model": "naive"}, {"effort": "high"}, {"budget_s": 60}, {"harness": "other"}, {"harness_digest": "c" * 64}]
 )
-def test_what_makes_a_row(change: dict) -> None:
+def test_rows_differ_by_agent_and_budget(change: dict) -> None:
     (table,) = board(trial(0.5), trial(0.6, 1, **change)).tables
     assert len(table.rows) == 2
     assert [row.entries["paged_attention v1"].median for row in table.rows] == [0.6, 0.5]
@@ -120,14 +120,14 @@ def test_what_makes_a_row(change: dict) -> None:
         ({"problem": "top_k"}, ["paged_attention v1", "top_k v1"]),
     ],
 )
-def test_what_makes_a_column(change: dict, keys: list[str]) -> None:
+def test_columns_differ_by_state_of_the_problem(change: dict, keys: list[str]) -> None:
     (table,) = board(trial(0.5), trial(0.6, 1, **change)).tables
     assert [column.key for column in table.columns] == keys
     (row,) = table.rows
     assert list(row.entries) == keys
 
 
-def test_what_could_be_reached_makes_a_row() -> None:
+def test_rows_differ_by_network() -> None:
     trials = [trial(fraction, n, None, "complete", reach) for n, (fraction, reach) in enumerate(NETWORKS)]
     (table,) = board(*trials).tables
     rows = [(row.network, row.entries["paged_attention v1"].passed) for row in table.rows]
@@ -139,7 +139,7 @@ def test_what_could_be_reached_makes_a_row() -> None:
     assert [best.trial.peak_fraction for best in table.best] == [0.6], "an unsealed number is never the best"
 
 
-def test_who_could_answer_makes_a_row() -> None:
+def test_rows_differ_by_provider() -> None:
     broker = {"route": "openrouter", "model_id": "a/b"}
     pinned, free = trial(0.5, 0, provider=("one", "two"), **broker), trial(0.6, 1, **broker)
     free = free.model_copy(update={"session": free.session.model_copy(update={"unpinned": True})})
@@ -169,14 +169,14 @@ def test_rows_with_more_solved_come_first() -> None:
     assert [row.model for row in table.rows] == ["three", "two", "one", "a", "b"]
 
 
-def test_best_leaves_out_what_was_withdrawn() -> None:
+def test_best_omits_withdrawn_numbers() -> None:
     (table,) = board(
         trial(0.9, 0, "reward_hack"), trial(0.5, 1), trial(0.6, 2, model="naive"), trial("missing", 3, problem="top_k")
     ).tables
     assert [(best.column, best.model, best.trial.peak_fraction) for best in table.best] == [("paged_attention v1", "naive", 0.6)]
 
 
-def test_reviews_are_shown() -> None:
+def test_page_lists_reviews() -> None:
     text = page(board(trial(0.9, 0, "reward_hack"), trial(0.5, 1)))
     assert "Read before citing:\n\n- † **reward_hack** in [20260102T030405Z_builtin_oracle_paged_attention_0000](" in text
     assert ".yaml): It is reward_hack. So it is.\n" in text
@@ -213,7 +213,7 @@ def test_same_annotations_same_bytes(tmp_path: Path) -> None:
     assert Board.model_validate(document) == leaderboard.build(annotations)
 
 
-def test_every_table_is_whole() -> None:
+def test_page_tables_are_complete() -> None:
     """Each block of table lines has as many cells in every line as in its head, and stands between empty lines."""
     text = page(board(*everything()))
     blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
@@ -225,11 +225,11 @@ def test_every_table_is_whole() -> None:
         assert f"\n\n{block}" in text and f"{block}\n" in text
 
 
-def test_an_empty_board() -> None:
+def test_empty_board_renders() -> None:
     assert "Nothing has been run yet." in page(board())
 
 
-def test_names_and_words_cannot_break_the_page() -> None:
+def test_page_escapes_names() -> None:
     hostile = trial(0.5, 0, model="a|b<script>*_x_\n# `y`[z](w)")
     text = page(board(hostile))
     assert r"a\|b\<script\>\*\_x\_ \# \`y\`\[z\](w)" in text

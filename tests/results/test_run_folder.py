@@ -37,7 +37,7 @@ def annotation(run: RunFolder) -> Annotation:
     )
 
 
-def test_a_run_from_first_file_to_last(tmp_path: Path) -> None:
+def test_run_writes_its_files_in_order(tmp_path: Path) -> None:
     with run_folder.create(cell(), manifest={"arena_version": "0"}, root=tmp_path / "runs") as run:
         assert {path.name for path in run.folder.iterdir()} == {
             "lock",
@@ -62,13 +62,13 @@ def test_a_run_from_first_file_to_last(tmp_path: Path) -> None:
     assert datetime.fromisoformat(run_folder.read_events(run)[0]["at"]).tzinfo is not None
 
 
-def test_a_run_that_raises_is_interrupted(tmp_path: Path) -> None:
+def test_run_that_raises_is_interrupted(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), run_folder.create(cell(), manifest={}, root=tmp_path):
         raise KeyboardInterrupt
     assert [state.state for state in run_folder.list_runs(tmp_path)] == ["interrupted"]
 
 
-def test_a_killed_process_leaves_an_interrupted_run(tmp_path: Path) -> None:
+def test_killed_process_leaves_an_interrupted_run(tmp_path: Path) -> None:
     program = textwrap.dedent(f"""
         import sys, time
         from pathlib import Path
@@ -122,7 +122,7 @@ def test_torn_last_event_is_left_out(tmp_path: Path) -> None:
         run_folder.read_events(run)
 
 
-def test_fill_gives_the_public_facts_and_nothing_else(tmp_path: Path) -> None:
+def test_fill_workspace_writes_only_public_facts(tmp_path: Path) -> None:
     given = folders(tmp_path)
     with run_folder.create(cell(), manifest={}, root=tmp_path / "runs") as run:
         prompt = run_folder.fill_workspace(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", **given)
@@ -142,7 +142,7 @@ def test_fill_gives_the_public_facts_and_nothing_else(tmp_path: Path) -> None:
     ("template", "words"),
     [("{{ problem.title }} {{ budget }}", "'budget' is undefined"), ("{{ problem.titel }}", "titel"), ("\n{% if %}", ":2:")],
 )
-def test_a_prompt_with_an_unknown_name_is_refused(template: str, words: str, tmp_path: Path) -> None:
+def test_prompt_with_an_unknown_name_raises(template: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "prompt.md.j2").write_text(template)
     with pytest.raises(DataError, match=words) as error:
         render(tmp_path / "prompt.md.j2", problem=problem())
