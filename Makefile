@@ -1,8 +1,9 @@
-# make demo    one run of the built-in oracle, from nothing to a score      make test    lint, types, tests
-# make check   lint, types and the fast tests, before each commit           make clean   away with .venv and the caches
-# make test-cli   the agents' own programs (1.4 GB from npm) against a stub of their providers
-# make test-problems   every problem's gate on the processor
-# make test-slow       tests that take more than ten seconds each; CI (.ci/run) runs all four
+# make demo            one run of the built-in oracle, from nothing to a score
+# make test            lint, types and tests        make check   the same without tests that read a clock, before each commit
+# make test-slow       tests of more than ten seconds each
+# make test-cli        the five agent CLIs (1.4 GB from npm) against a stub of their providers
+# make test-problems   every problem check on the CPU; CI (.ci/run) runs all four tests
+# make clean           remove .venv and the caches
 
 .PHONY: demo test test-slow test-cli test-problems check clean
 
@@ -19,8 +20,8 @@ test-slow:
 	@scripts/check --slow
 
 test-cli:
-	@scripts/setup test
-	@scripts/cli --all
+	@scripts/setup cli
+	@.venv/bin/arena install --all
 	@.venv/bin/python -m pytest -q -ra -n auto -m cli tests/agent_clis
 
 test-problems:

@@ -35,7 +35,7 @@ def _call(call: dict) -> dict:
     function = function if isinstance(function, dict) else {}
     arguments = function.get("arguments")
     with contextlib.suppress(TypeError, ValueError, RecursionError):  # arguments that are not JSON stay text
-        arguments = json.loads(arguments)
+        arguments = json.loads(arguments or "")
     return {"kind": "call", "id": call.get("id"), "tool": function.get("name"), "input": arguments}
 
 

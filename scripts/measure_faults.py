@@ -1,8 +1,8 @@
-"""What a machine goes through with arena on it, and what is left behind. Needs arena installed.
+"""Arena under hostile agents and kills: what the machine bears, and what is left behind. Needs arena installed.
 
 load    9 cells at once, most of them hostile: do the honest ones finish, and how long does a `true` of the host take?
 kills   `arena run` is ended 50 times with SIGKILL at random moments: is anything left after a second, is the record whole?
-ended   the same while hostile agents play, without any scoring
+ended   the same while hostile agents run, without any scoring
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pathlib import Path
 from arena.files import documents
 from arena.results import run_folder
 from arena.sandboxes import cgroup
-from arena.sandboxes.hierarchy import here
+from arena.sandboxes.cgroup import own_cgroups
 from arena.sandboxes.programs import keeper
-from arena.sandboxes.watchdog import family
+from arena.sandboxes.watchdog import process_tree
 from arena.schema import Annotation
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -81,38 +81,39 @@ while True:
 SESSION = """
 import json, sys, time
 from pathlib import Path
-from arena import session, workspace
+from arena.agents import session
+from arena.agents.supervisor import Terms
 from arena.catalog import SelectedModel
+from arena.results import run_folder
 from arena.sandboxes import MIB, Limits
 from arena.sandboxes.backends import backend
 from arena.schema import Cell, Harness, Model
-from arena.supervise import Terms
 program, root, budget_s = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 harness = Harness(schema_version=1, name="load", title="load", command=("python", "-c", program), terminal_event={"type": "end"},
                   models={"m": Model()})
 limits = Limits(memory_bytes=1024 * MIB, processes=256, tmp_bytes=256 * MIB, workspace_bytes=256 * MIB, workspace_files=20_000)
 cell = Cell(problem="load", problem_version=1, problem_digest="0", harness="load", harness_digest="0", model="m", hardware="cpu",
             budget_s=budget_s)
-with workspace.create(cell, manifest={}, root=root) as run:
+with run_folder.create(cell, manifest={}, root=root) as run:
     played = session.play(SelectedModel(harness, "m", Model(), ""), run, terms=Terms(budget_s, float(sys.argv[4])),
                           sandbox=backend(), prompt="", limits=limits)
 print(played.model_dump_json())
 """
 
 
-def adopt() -> None:
-    """What arena leaves is given to us: then it is enough to look at our own descendants."""
+def become_subreaper() -> None:
+    """Become the parent of what arena leaves: then it is enough to look at our own descendants."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def left_behind() -> list[str]:
-    """Processes, control groups and mounts that are left, after the dead have been reaped."""
+    """Processes and control groups that are left, after the dead have been reaped."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             continue
-    found = [described(pid) for pid in family(os.getpid()) - {os.getpid()}]
-    for place in here().values():
-        for folder in place.folder.glob(cgroup.OURS):
+    found = [described(pid) for pid in process_tree(os.getpid()) - {os.getpid()}]
+    for place in own_cgroups().values():
+        for folder in place.folder.glob(cgroup.NAME_PATTERN):
             if (held := keeper.lock(str(folder), wait=False)) is not None:  # its arena is dead
                 os.close(held)
                 found.append(f"control group {folder}")
@@ -120,7 +121,7 @@ def left_behind() -> list[str]:
 
 
 def described(pid: int) -> str:
-    """A process for a report."""
+    """A process in words."""
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         return f"process {pid}, state {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]}: {words[:200]}"
@@ -133,13 +134,13 @@ def mounts() -> set[str]:
 
 
 def cell(root: Path, name: str, budget_s: float) -> subprocess.Popen[str]:
-    """An arena of its own that plays one agent."""
+    """A separate arena that runs one agent."""
     words = [sys.executable, "-c", SESSION, AGENTS[name], str(root), str(budget_s), str(GRACE_S)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 
 def load(root: Path, names: list[str], budget_s: float) -> list[str]:
-    """Play cells at once; what became of each, how long a `true` of the host took meanwhile, and what is left."""
+    """Run cells at once; the outcome of each, how long a `true` of the host took meanwhile, and what is left."""
     before, lines, took_ms = mounts(), [], []
     started = {name: cell(root, name, budget_s) for name in names}
     while any(process.poll() is None for process in started.values()):
@@ -150,8 +151,8 @@ def load(root: Path, names: list[str], budget_s: float) -> list[str]:
     for name, process in started.items():
         played = json.loads(process.communicate()[0])
         over = f", {played['overshoot_s']:.3f} s over the budget (grace {GRACE_S} s)" if played["overshoot_s"] else ""
-        said = played["message"].partition("; ")[2]
-        lines.append(f"{name:22}{played['agent_status']:10}{played['elapsed_s']:7.1f} s{over}; {said}".rstrip("; "))
+        message = played["message"].partition("; ")[2]
+        lines.append(f"{name:22}{played['agent_status']:10}{played['elapsed_s']:7.1f} s{over}; {message}".rstrip("; "))
     lines.append(
         f"a host `true` meanwhile: median {statistics.median(took_ms):.1f} ms, max {max(took_ms):.1f} ms of {len(took_ms)}"
     )
@@ -160,7 +161,7 @@ def load(root: Path, names: list[str], budget_s: float) -> list[str]:
 
 
 def ended(root: Path, count: int) -> list[str]:
-    """End arenas at random moments while hostile agents play; what was left after a second each time."""
+    """Kill arenas at random moments while hostile agents run; what was left after a second each time."""
     before, faults, chance = mounts(), [], random.Random(count)
     hostile = [name for name in AGENTS if not name.startswith("honest")]
     for number in range(count):
@@ -179,7 +180,7 @@ def ended(root: Path, count: int) -> list[str]:
 
 
 def kills(root: Path, count: int) -> list[str]:
-    """End `arena run` at random moments; what was left after a second each time, and whether the record is whole."""
+    """Kill `arena run` at random moments; what was left after a second each time, and whether the record is whole."""
     command = [sys.executable, "-m", "arena"]
     environment = os.environ | {"ARENA_HOME": str(root)}
     run = [*command, "run", "--problem", "paged_attention", "--model", "naive", "--hardware", "cpu"]
@@ -189,7 +190,7 @@ def kills(root: Path, count: int) -> list[str]:
     whole_s = time.monotonic() - began
     before, faults, chance = mounts(), [], random.Random(count)
     for number in range(count):
-        # Half of them while the agent plays, which is the first fifth.
+        # Half of them while the agent works, which is the first fifth.
         moment_s = chance.uniform(0, whole_s / 5 if number % 2 else whole_s)
         arena = subprocess.Popen(run, **quiet)  # type: ignore[call-overload]
         time.sleep(moment_s)
@@ -197,8 +198,8 @@ def kills(root: Path, count: int) -> list[str]:
         arena.wait()
         time.sleep(LEFT_S)
         faults += [f"kill {number} after {moment_s:.2f} s: {fault}" for fault in left_behind()]
-        told = subprocess.run([*command, "list", "runs", "--json"], capture_output=True, env=environment, check=True)
-        listed = {row["run"]: row["state"] for row in json.loads(told.stdout)}
+        done = subprocess.run([*command, "list", "runs", "--json"], capture_output=True, env=environment, check=True)
+        listed = {row["run"]: row["state"] for row in json.loads(done.stdout)}
         for folder in root.glob("workspaces/[!.]*"):
             wanted = "committed" if (folder / "result.yaml").exists() else "interrupted"
             if listed.get(folder.name) != wanted:
@@ -216,22 +217,22 @@ def kills(root: Path, count: int) -> list[str]:
 
 
 def main() -> None:
-    """Do what is asked for and print what was found."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["load", "kills", "ended"])
     parser.add_argument("--count", type=int, default=50, help="kills")
     parser.add_argument("--cells", default=",".join(AGENTS), help="of a load, by name")
     parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds of each cell of a load")
-    asked = parser.parse_args()
-    adopt()
+    options = parser.parse_args()
+    become_subreaper()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         work = {
-            "load": lambda: load(root, asked.cells.split(","), asked.budget),
-            "kills": lambda: kills(root, asked.count),
-            "ended": lambda: ended(root, asked.count),
+            "load": lambda: load(root, options.cells.split(","), options.budget),
+            "kills": lambda: kills(root, options.count),
+            "ended": lambda: ended(root, options.count),
         }
-        sys.stdout.write("\n".join([*work[asked.what](), ""]))
+        sys.stdout.write("\n".join([*work[options.what](), ""]))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""How often a stopped box's CPU clocks still move, and by how much: a box with threads that sleep and threads that spin, stopped
-and continued over and over, with or without other load on the machine.
+"""How often a frozen sandbox's CPU clocks still move, and by how much. Its threads sleep or spin; it is frozen and resumed over
+and over, with or without other load on the machine.
 
     python scripts/measure_freeze.py [--sleeping 2] [--spinning 2] [--load 0] [--times 2000] [--apart-ms 3]
 """
@@ -28,15 +28,15 @@ time.sleep(1e6)
 
 
 def moved_ns(sleeping: int, spinning: int, times: int, apart_ms: int) -> list[int]:
-    """What the clocks of the stopped box grew by, wherever they did while it stood for so long."""
+    """By how much the clocks of the frozen sandbox grew, for each freeze in which they did."""
     grown = []
-    with bwrap.run(SandboxSpec("worker", ("python", "-c", THREADS, str(sleeping), str(spinning)))) as box:
-        box.stdout.readline()
+    with bwrap.run(SandboxSpec("worker", ("python", "-c", THREADS, str(sleeping), str(spinning)))) as running:
+        running.stdout.readline()
         for _ in range(times):
-            stopped_ns = box.freeze()
+            stopped_ns = running.freeze()
             time.sleep(apart_ms / 1e3)
-            grown.append(box.cpu_ns() - stopped_ns)
-            box.thaw()
+            grown.append(running.cpu_ns() - stopped_ns)
+            running.resume()
             time.sleep(0.003)
     return [ns for ns in grown if ns]
 
@@ -46,15 +46,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     for name, default in (("sleeping", 2), ("spinning", 2), ("load", 0), ("times", 2000), ("apart-ms", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    given = parser.parse_args()
-    load = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(given.load)]
+    options = parser.parse_args()
+    load = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(options.load)]
     try:
-        moved = moved_ns(given.sleeping, given.spinning, given.times, given.apart_ms)
+        moved = moved_ns(options.sleeping, options.spinning, options.times, options.apart_ms)
     finally:
         for process in load:
             process.kill()
     most = f", by {max(moved) / 1e3:.0f} us at most" if moved else ""
-    print(f"the clocks moved in {len(moved)} of {given.times} stops{most}")
+    print(f"the clocks moved in {len(moved)} of {options.times} freezes{most}")
 
 
 if __name__ == "__main__":

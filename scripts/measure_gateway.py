@@ -1,7 +1,7 @@
-"""What the model gateway adds to each piece of an answer: the same streams past it and through it, in turn, in one run.
+"""Measure the delay that the model gateway adds to each piece of an answer: direct and through it, in turn, in one run.
 
-A provider of its own process sends 300 events, 5 ms apart, each with the moment when it was sent; a program of its own process
-reads them, over loopback or by the gateway's socket. Needs arena installed, and a machine that has nothing else to do.
+A provider in its own process sends 300 events, 5 ms apart, each with its sending time. A client in its own process reads them
+over loopback or through the gateway's socket. Needs arena installed, and an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from arena.gateway.model.server import Gateway, ModelAccess, serve
+from arena.gateway.config import ModelAccess
+from arena.gateway.model.server import Gateway, serve
 from arena.schema import Route
 
 EVENTS, APART_S = 300, 0.005
@@ -28,7 +29,7 @@ LAST = {"finish_reason": "stop", "index": 0, "delta": {}}
 
 
 async def provide() -> None:
-    """Serve until the standard input ends; the port is printed."""
+    """Print the port and serve until the standard input ends."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         out = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -58,26 +59,26 @@ def _event(choices: list[object], sent_ns: int) -> bytes:
 
 
 async def ask(where: str, key: str, streams: int) -> list[float]:
-    """Milliseconds from sending to receiving, of every event of that many streams at once."""
+    """Milliseconds from sending to receiving, of every event of that many concurrent streams."""
     unix = where.startswith("/")
     connector = aiohttp.UnixConnector(where) if unix else aiohttp.TCPConnector()
     url = f"http://127.0.0.1:{3127 if unix else where}/v1/chat/completions"
-    late: list[float] = []
+    delays_ms: list[float] = []
 
     async def one(session: aiohttp.ClientSession) -> None:
         async with session.post(url, json={"model": "m", "stream": True}, headers={"Authorization": f"Bearer {key}"}) as found:
             async for line in found.content:
                 now_ns = time.monotonic_ns()
                 if line.startswith(b"data: ") and (sent_ns := json.loads(line[6:])["sent_ns"]):
-                    late.append((now_ns - sent_ns) / 1e6)
+                    delays_ms.append((now_ns - sent_ns) / 1e6)
 
     async with aiohttp.ClientSession(connector=connector) as session:
         await asyncio.gather(*(one(session) for _ in range(streams)))
-    return late
+    return delays_ms
 
 
-def asked(where: str, key: str, streams: int) -> list[float]:
-    """The same from a process of its own."""
+def ask_in_process(where: str, key: str, streams: int) -> list[float]:
+    """The same from its own process."""
     command = [sys.executable, __file__, "ask", where, key, str(streams)]
     return list(json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout))
 
@@ -88,9 +89,9 @@ def measure(port: str, socket: Path, gateway: Gateway) -> None:
     for streams in STREAMS:
         direct: list[float] = []
         through: list[float] = []
-        for _ in range(ROUNDS):  # in turn, so that a busy moment of the machine falls on both
-            direct += asked(port, KEY, streams)
-            through += asked(str(socket), gateway.key, streams)
+        for _ in range(ROUNDS):  # in turn, so that a busy moment of the machine affects both
+            direct += ask_in_process(port, KEY, streams)
+            through += ask_in_process(str(socket), gateway.key, streams)
         assert len(direct) == len(through) == ROUNDS * streams * EVENTS
         (d50, d99), (t50, t99) = _percentiles(direct), _percentiles(through)
         print(f"| {streams} | {d50:.2f}, {d99:.2f} | {t50:.2f}, {t99:.2f} | {t50 - d50:+.2f}, {t99 - d99:+.2f} |")
@@ -101,7 +102,7 @@ def _percentiles(values: list[float]) -> tuple[float, float]:
 
 
 def main() -> None:
-    """All of it."""
+    """Run the part that the arguments name."""
     words = sys.argv[1:]
     if words[:1] == ["provide"]:
         asyncio.run(provide())

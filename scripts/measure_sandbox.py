@@ -1,7 +1,7 @@
-"""What the wall costs on this machine: start-up, kill and freeze, each 50 times in turn; how far 50 sessions run over their
+"""What the sandbox costs on this machine: start-up, kill and freeze, each 50 times in turn; how far 50 sessions run over their
 budget; and how long it takes to end a fork bomb. Needs arena installed.
 
-Docker boxes are measured beside the others where an engine answers: eval "$(scripts/dockerd)".
+Docker sandboxes are measured beside the others where an engine answers: eval "$(scripts/dockerd)".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from arena.catalog import SelectedModel
 from arena.results import run_folder
 from arena.sandboxes import Limits, Sandbox, SandboxSpec, docker
 from arena.sandboxes.backends import backend
-from arena.sandboxes.bwrap.start import program
+from arena.sandboxes.bwrap.start import find_bwrap
 from arena.sandboxes.limits import limits_for
 from arena.schema import Cell, Harness, Model
 from arena.system import process
@@ -38,14 +38,14 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 
 @functools.cache
-def wall(name: str = "bwrap") -> Sandbox:
-    """A backend that has been proven once: the proof is a box of its own."""
+def proven_backend(name: str = "bwrap") -> Sandbox:
+    """A backend that has passed its test once: the test is a sandbox of its own."""
     return backend(name)
 
 
-def to_end(box: SandboxSpec, name: str = "bwrap") -> None:
-    """One box from start to proven end."""
-    with wall(name).run(box) as running:
+def to_end(spec: SandboxSpec, name: str = "bwrap") -> None:
+    """One sandbox from start to proven end."""
+    with proven_backend(name).run(spec) as running:
         running.wait()
 
 
@@ -53,14 +53,18 @@ def starts(workspace: Path) -> dict[str, list[float]]:
     """Start-up times, one of each kind in turn, so that a busy moment of the machine falls on all alike."""
     kinds: dict[str, Callable[[], object]] = {
         "true": lambda: process.run(["true"], limit_s=60),
-        "bwrap --ro-bind / / true": lambda: process.run([program(), "--ro-bind", "/", "/", "true"], limit_s=60),
+        "bwrap --ro-bind / / true": lambda: process.run([find_bwrap(), "--ro-bind", "/", "/", "true"], limit_s=60),
         "python -I -S -c pass": lambda: process.run([sys.executable, "-I", "-S", "-c", "pass"], limit_s=60),
-        "arena worker box, true": lambda: to_end(SandboxSpec("worker", ("true",), limits=limits_for("worker"))),
-        "arena agent box, true": lambda: to_end(SandboxSpec("agent", ("true",), workspace=workspace, limits=limits_for("agent"))),
+        "arena worker sandbox, true": lambda: to_end(SandboxSpec("worker", ("true",), limits=limits_for("worker"))),
+        "arena agent sandbox, true": lambda: to_end(
+            SandboxSpec("agent", ("true",), workspace=workspace, limits=limits_for("agent"))
+        ),
     }
     if docker.missing() is None:
-        kinds["docker worker box, true"] = lambda: to_end(SandboxSpec("worker", ("true",), limits=limits_for("worker")), "docker")
-        kinds["docker agent box, true"] = lambda: to_end(
+        kinds["docker worker sandbox, true"] = lambda: to_end(
+            SandboxSpec("worker", ("true",), limits=limits_for("worker")), "docker"
+        )
+        kinds["docker agent sandbox, true"] = lambda: to_end(
             SandboxSpec("agent", ("true",), workspace=workspace, limits=limits_for("agent")), "docker"
         )
     samples: dict[str, list[float]] = {name: [] for name in kinds}
@@ -71,23 +75,23 @@ def starts(workspace: Path) -> dict[str, list[float]]:
 
 
 def ends() -> dict[str, list[float]]:
-    """Kill of a box with a busy process and a daemon, and the round trips of the freeze socket."""
-    samples: dict[str, list[float]] = {"kill": [], "freeze": [], "cpu_ns while frozen": [], "thaw": []}
+    """Kill of a sandbox with a busy process and a daemon, and the round trips of the freeze socket."""
+    samples: dict[str, list[float]] = {"kill": [], "freeze": [], "cpu_ns while frozen": [], "resume": []}
     for _ in range(RUNS):
-        with wall().run(
+        with proven_backend().run(
             SandboxSpec("worker", ("sh", "-c", "trap '' TERM; (setsid sleep 60 &); echo; while :; do :; done"))
-        ) as box:
-            box.stdout.readline()
+        ) as running:
+            running.stdout.readline()
             time.sleep(0.02)
-            samples["freeze"].append(milliseconds(box.freeze))
-            samples["cpu_ns while frozen"].append(milliseconds(box.cpu_ns))
-            samples["thaw"].append(milliseconds(box.thaw))
-            samples["kill"].append(milliseconds(box.kill))
+            samples["freeze"].append(milliseconds(running.freeze))
+            samples["cpu_ns while frozen"].append(milliseconds(running.cpu_ns))
+            samples["resume"].append(milliseconds(running.resume))
+            samples["kill"].append(milliseconds(running.kill))
     return samples
 
 
 def overshoots(root: Path) -> dict[str, list[float]]:
-    """From the end of the budget and the grace to an empty box, of an agent and its daemon that ignore every signal."""
+    """From the end of the budget and the grace to an empty sandbox, of an agent and its daemon that ignore every signal."""
     stubborn = "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &); while :; do sleep 1; done"
     harness = Harness(schema_version=1, name="stubborn", title="", command=("sh", "-c", stubborn), models={"m": Model()})
     cell = Cell(
@@ -104,20 +108,20 @@ def overshoots(root: Path) -> dict[str, list[float]]:
     for _ in range(RUNS):
         with run_folder.create(cell, manifest={}, root=root) as run:
             chosen = SelectedModel(harness, "m", Model(), "")
-            played = session.play(chosen, run, terms=Terms(BUDGET_S, GRACE_S), sandbox=wall(), prompt="")
+            played = session.play(chosen, run, terms=Terms(BUDGET_S, GRACE_S), sandbox=proven_backend(), prompt="")
         samples.append((played.overshoot_s - GRACE_S) * 1e3)
     return {"over budget and grace": samples}
 
 
 def bombs() -> dict[str, list[float]]:
-    """Kill of a box in which that many processes fork as fast as they can, and ignore SIGTERM."""
+    """Kill of a sandbox in which that many processes fork as fast as they can, and ignore SIGTERM."""
     program = "import os, signal\nsignal.signal(15, 1)\nwhile True:\n    try: os.fork()\n    except OSError: pass"
     samples: dict[str, list[float]] = {}
     for count in BOMBS:
         for _ in range(BOMB_RUNS):
-            with wall().run(SandboxSpec("agent", ("python", "-c", program), limits=Limits(processes=count))) as box:
+            with proven_backend().run(SandboxSpec("agent", ("python", "-c", program), limits=Limits(processes=count))) as running:
                 time.sleep(BOMB_S)
-                samples.setdefault(f"kill of {count} that fork", []).append(milliseconds(box.kill))
+                samples.setdefault(f"kill of {count} that fork", []).append(milliseconds(running.kill))
     return samples
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -52,9 +53,9 @@ class Arena:
     def start(self, *words: str, env: dict[str, str] | None = None, **given: Any) -> subprocess.Popen[str]:
         """Start the command, with its output on pipes."""
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | given
-        return subprocess.Popen(
-            [sys.executable, "-m", "arena", *words], env=self.environment(**env or {}), cwd=self.tree.parent, text=True, **streams
-        )
+        command = [sys.executable, "-m", "arena", *words]
+        with interruptible_children():
+            return subprocess.Popen(command, env=self.environment(**env or {}), cwd=self.tree.parent, text=True, **streams)
 
     def __call__(self, *words: str, env: dict[str, str] | None = None, limit_s: float = 120, **given: Any) -> Done:
         """Run the command to its end."""
@@ -176,6 +177,19 @@ def until(reached: Callable[[], object], what: str, limit_s: float = 60) -> None
     while not reached():
         assert time.monotonic() < end_s, f"waited {limit_s} s for {what}"
         time.sleep(0.0005)
+
+
+@contextmanager
+def interruptible_children() -> Iterator[None]:
+    """Let SIGINT end programs started in this block, also where this process ignores it and they would inherit that."""
+    before = signal.getsignal(signal.SIGINT)
+    if before == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if before == signal.SIG_IGN:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def ran(script: str, folder: Path, tmp_path: Path, **given: str) -> list[list[st
     if not importlib.util.find_spec("triton"):
         pytest.skip("Triton is not installed")
     env = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), **given}
-    command = [sys.executable, "-c", LOAD + script, folder]
+    command = [sys.executable, "-c", LOAD + script, str(folder)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     return [line.split() for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""A provider of models on loopback that answers exactly what a test says, and a program that asks through the gateway."""
+"""A provider of models on loopback with the answers of a test, and an agent's program that uses it through the gateway."""
 
 import asyncio
 import contextlib
@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from arena.gateway.config import ModelAccess
-from arena.gateway.model.front import Gateway
 from arena.gateway.model.ledger import read as read_ledger
-from arena.gateway.model.server import serve
+from arena.gateway.model.server import Gateway, serve
 from arena.schema import Api, Route
 
 KEY = "sk-real-0123456789abcdef-never-inside"
@@ -117,12 +116,12 @@ TOKENS: dict[Api, tuple[int, int, int, int, int]] = {
     "chat": (100, 30, 20, 25, 15),
     "gemini": (120, 30, 0, 25, 15),
 }
-"""What they come to: input, cache read, cache write, output, reasoning."""
+"""The streams' totals: input, cache read, cache write, output, reasoning."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the provider does."""
+    """One answer of the provider."""
 
     pieces: Sequence[bytes] = ()
     status: int = 200
@@ -133,14 +132,14 @@ class Answer:
     """The connection breaks after the pieces."""
 
 
-def say(status: int, body: Any) -> Answer:
+def json_answer(status: int, body: Any) -> Answer:
     """A JSON answer."""
     return Answer([json.dumps(body).encode()], status, {"Content-Type": "application/json"})
 
 
 @dataclass(frozen=True)
-class Heard:
-    """One request, as the provider got it."""
+class Received:
+    """One request, as it reached the provider."""
 
     method: str
     target: str
@@ -149,18 +148,18 @@ class Heard:
 
 
 class Provider:
-    """Answers with `answers` in turn, the last one again and again."""
+    """Sends `answers` in turn, and repeats the last one."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
         self.answers = list(answers)
-        self.heard: list[Heard] = []
+        self.received: list[Received] = []
         self.broken = 0
-        """Answers during which the other side went away."""
+        """Answers during which the client left."""
         self.url = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        self.heard.append(Heard(request.method, request.raw_path, headers, await request.read()))
+        self.received.append(Received(request.method, request.raw_path, headers, await request.read()))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         out = web.StreamResponse(status=answer.status, headers=answer.headers)
         await out.prepare(request)
@@ -179,7 +178,7 @@ class Provider:
 
 @contextmanager
 def provider(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Provider]:
-    """One that serves for the length of the block."""
+    """A provider that serves for the length of the block."""
     made, loop, ready = Provider(answers), asyncio.new_event_loop(), threading.Event()
     over: asyncio.Future[None] = loop.create_future()
 
@@ -206,7 +205,7 @@ def provider(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Pr
 
 
 class Reply(NamedTuple):
-    """What a program in the box got."""
+    """An answer, as it reached the agent's program."""
 
     status: int
     headers: dict[str, str]
@@ -216,11 +215,11 @@ class Reply(NamedTuple):
 
 
 @dataclass
-class Box:
-    """A gateway, and a program that asks it."""
+class Agent:
+    """A gateway, and an agent's program that uses it."""
 
     gateway: Gateway
-    asked: ModelAccess
+    access: ModelAccess
     socket: Path
     ledger: Path
     upstream: Provider = field(default_factory=lambda: Provider(()))
@@ -234,30 +233,30 @@ class Box:
         return connection
 
     def headers(self) -> dict[str, str]:
-        """Those of a program of this interface."""
+        """The headers of a program with this interface."""
         names: dict[Api, str] = {"anthropic": "X-Api-Key", "gemini": "X-Goog-Api-Key"}
-        name = names.get(self.asked.api)
+        name = names.get(self.access.api)
         key = {name: self.gateway.key} if name else {"Authorization": f"Bearer {self.gateway.key}"}
         return {**key, "Content-Type": "application/json", "Accept-Encoding": "gzip, br", "User-Agent": "a program"}
 
     def body(self, **more: Any) -> bytes:
-        """A good request."""
-        return json.dumps({} if self.asked.api == "gemini" else {"model": "m-1", "stream": True} | more).encode()
+        """A valid request body."""
+        return json.dumps({} if self.access.api == "gemini" else {"model": "m-1", "stream": True} | more).encode()
 
     def ask(self, body: bytes | None = None, *, target: str = "", method: str = "POST", **headers: str) -> Reply:
-        """One request on a connection of its own."""
+        """Send one request on its own connection."""
         with contextlib.closing(self.connect()) as connection:
             given = self.headers() | {name.replace("_", "-"): value for name, value in headers.items()}
             data = self.body() if body is None and method == "POST" else body
-            connection.request(method, target or TARGETS[self.asked.api], data, given)
+            connection.request(method, target or TARGETS[self.access.api], data, given)
             return read(connection)
 
     def lines(self) -> list[dict[str, Any]]:
-        """The ledger."""
+        """The ledger's lines."""
         return [json.loads(line) for line in self.ledger.read_text().splitlines()]
 
     def ended(self) -> dict[str, Any]:
-        """Its last request's end."""
+        """The ledger's last `ended` line."""
         return next(line for line in reversed(self.lines()) if line["event"] == "ended")
 
 
@@ -275,27 +274,27 @@ def read(connection: http.client.HTTPConnection) -> Reply:
         return Reply(answer.status, headers, b"", False)
 
 
-def asked(api: Api, url: str, **more: Any) -> ModelAccess:
-    """What a gateway of these tests is told."""
-    pinned = more.pop("pinned", False)
-    route = Route(title="The provider", apis=(api,), base_url=url, key="K", pinned=pinned)
+def access(api: Api, url: str, **more: Any) -> ModelAccess:
+    """Settings for a gateway of these tests."""
+    broker = more.pop("broker", False)
+    route = Route(title="The provider", apis=(api,), base_url=url, key="K", broker=broker)
     return ModelAccess(**{"api": api, "route": route, "key": KEY, "model": "m-1"} | more)
 
 
 @contextmanager
-def box(folder: Path, told: ModelAccess) -> Iterator[Box]:
-    """A gateway for the length of the block; then its ledger says what it said itself, and nothing went wrong."""
+def gateway_agent(folder: Path, given: ModelAccess) -> Iterator[Agent]:
+    """A gateway for the length of the block. Checks at the end that its ledger agrees with it, and that it had no trouble."""
     path, ledger = folder / "model", folder / "ledger.jsonl"
-    with serve(path, ledger, told) as gateway:
-        yield Box(gateway, told, path, ledger)
+    with serve(path, ledger, given) as gateway:
+        yield Agent(gateway, given, path, ledger)
     assert read_ledger(ledger) == gateway.usage()
     assert gateway.troubles == []
     assert not path.exists()
 
 
 @contextmanager
-def run(folder: Path, api: Api, *answers: Answer, **more: Any) -> Iterator[Box]:
-    """The same, with a provider that answers so."""
-    with provider(*answers) as upstream, box(folder, asked(api, upstream.url, **more)) as made:
+def run(folder: Path, api: Api, *answers: Answer, **more: Any) -> Iterator[Agent]:
+    """The same, with a provider that sends those answers."""
+    with provider(*answers) as upstream, gateway_agent(folder, access(api, upstream.url, **more)) as made:
         made.upstream = upstream
         yield made

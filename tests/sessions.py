@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from typing import Any
 
 from arena import catalog, paths
 from arena.agents import session
@@ -44,7 +45,7 @@ def spec_of(
     network: Network = Network(),  # noqa: B008  frozen
     harness_folder: Path | None = None,
     replay: bytes | None = None,
-    **times: float,
+    **times: Any,
 ) -> RunSpec:
     """The plan of a session on this CPU without a model; the canary stands for its problem."""
     return RunSpec(

@@ -114,7 +114,7 @@ def test_a_cheat_and_its_replay(arena: Arena) -> None:
 
 
 @pytest.mark.slow
-def test_oracle_and_naive_pass_and_the_board_is_rendered_again_to_the_byte(arena: Arena) -> None:
+def test_oracle_and_naive_pass_and_the_board_is_reproducible(arena: Arena) -> None:
     arena.one_shape()
     for model in ("oracle", "naive"):
         done = arena(*RUN, "--model", model)
@@ -149,7 +149,7 @@ def stored(arena: Arena, *writes: tuple[float, str]) -> str:
     return run.name
 
 
-def test_the_budget_ends_a_session_and_what_is_there_by_then_is_scored(arena: Arena) -> None:
+def test_solution_at_the_budgets_end_is_scored(arena: Arena) -> None:
     run = stored(arena, (5, DOES_NOT_PARSE), (300, "late = 1\n"))
     [annotation] = arena.json(*RUN, "--model", f"replay/{run}", "--budget", "2s")
     assert annotation["cell"]["budget_s"] == 2
@@ -161,7 +161,7 @@ def test_the_budget_ends_a_session_and_what_is_there_by_then_is_scored(arena: Ar
 
 
 @pytest.mark.parametrize("text", ["0", "0s", "-5m", "3d", "soon", "", "1e3", "nan"])
-def test_a_budget_that_is_none(text: str, arena: Arena) -> None:
+def test_budgets_of_zero_are_refused(text: str, arena: Arena) -> None:
     assert "45m, 90s or 1.5h" in arena.refused(*RUN, f"--budget={text}")
     assert not arena.runs
 
@@ -169,7 +169,7 @@ def test_a_budget_that_is_none(text: str, arena: Arena) -> None:
 EFFORT = ("python", "-c", "import json, sys; print(json.dumps({'type': 'end', 'text': sys.argv[1]}))", "{effort}")
 
 
-def test_the_effort_replaces_the_model_s_own(arena: Arena) -> None:
+def test_effort_replaces_the_models_own(arena: Arena) -> None:
     model = arena.harness("thinker", *EFFORT, models={"thinker-model": {"effort": "low"}})
     low, high = (arena.json(*RUN, "--model", model, *words)[0] for words in ((), ("--effort", "high")))
     assert (low["cell"]["effort"], high["cell"]["effort"]) == ("low", "high")
@@ -191,7 +191,7 @@ def test_efforts_that_cannot_be_asked_for(arena: Arena) -> None:
     assert not arena.runs
 
 
-def test_a_device_that_is_not_here(arena: Arena) -> None:
+def test_missing_devices_are_refused(arena: Arena) -> None:
     if Path("/dev/nvidiactl").exists():
         pytest.skip("this machine has an NVIDIA device")
     done = arena(*RUN, "--hardware", "b200")
@@ -216,7 +216,7 @@ def test_an_annotation_that_cannot_be_read_stops_the_next_run(arena: Arena) -> N
 @pytest.mark.parametrize(
     "words", [RUN, ("leaderboard",), ("annotate", "x", "-v", "clean", "-s", "y")], ids=lambda words: words[0]
 )
-def test_a_home_that_cannot_be_made(words: tuple[str, ...], arena: Arena) -> None:
+def test_homes_that_cannot_be_made_are_refused(words: tuple[str, ...], arena: Arena) -> None:
     arena.home.write_text("a file where the folder should be")
     inside = arena.home / "results"
     assert arena.refused(*words, env={"ARENA_HOME": str(inside)}) == (
@@ -224,7 +224,7 @@ def test_a_home_that_cannot_be_made(words: tuple[str, ...], arena: Arena) -> Non
     )
 
 
-def test_a_home_that_cannot_be_written(arena: Arena) -> None:
+def test_unwritable_homes_are_refused_by_run(arena: Arena) -> None:
     arena.home.mkdir(mode=0o500)
     if os.geteuid() == 0:
         # Nothing is closed to root, but for what the kernel itself does not offer.
@@ -244,7 +244,7 @@ def test_our_own_failure_ends_the_run_and_is_noted(arena: Arena) -> None:
     assert "interrupted" in arena("show", arena.runs[0].name).err
 
 
-def test_the_judge_s_failure_is_a_record_and_exit_code_1(arena: Arena) -> None:
+def test_judge_failures_are_recorded_with_exit_code_1(arena: Arena) -> None:
     arena.edit("problems/paged_attention/hidden.py", lambda text: text.replace("INPUT_CLASSES", "MOODS"))
     model = arena.harness("writer", "python", "-c", WRITES, "x = 1\n")
     [annotation] = arena.json(*RUN, "--model", model, code=1)
@@ -277,7 +277,7 @@ def at_work(arena: Arena, marker: str, phase: str) -> None:
 
 @pytest.mark.parametrize("given", [sleeping_agent, sleeping_solution], ids=["agent", "judge"])
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=lambda end: end.name)
-def test_ended_while_somebody_is_at_work(end: signal.Signals, given, arena: Arena, marker: str) -> None:
+def test_arena_ended_while_an_agent_works(end: signal.Signals, given, arena: Arena, marker: str) -> None:
     model = given(arena, marker)
     with killed(arena.start(*RUN, "--model", model)) as process:
         at_work(arena, marker, "agent" if given is sleeping_agent else "judge")
@@ -317,7 +317,7 @@ def test_killed_at(moment: str, arena: Arena, marker: str) -> None:
         json.loads(board.read_text())
 
 
-def test_a_run_ended_between_its_commit_and_its_annotation_is_annotated_later(arena: Arena) -> None:
+def test_runs_killed_after_their_commit_are_annotated_later(arena: Arena) -> None:
     assert arena(*RUN, "--model", "nop").code == 0
     [annotation], before = arena.annotations, arena.board()
     # As it is when SIGKILL comes right after the commit.
@@ -329,7 +329,7 @@ def test_a_run_ended_between_its_commit_and_its_annotation_is_annotated_later(ar
     assert arena.board() == before
 
 
-def test_an_annotation_that_a_person_took_away_stays_away(arena: Arena) -> None:
+def test_removed_annotations_stay_removed(arena: Arena) -> None:
     assert arena(*RUN, "--model", "nop").code == 0
     arena.annotations[0].unlink()
     assert arena("leaderboard").code == 0

@@ -19,7 +19,7 @@ KEY = "the key"
 
 
 def anthropic(turns: int, stream: bool, tools: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    results = [{"role": "user", "content": [{"type": "tool_result"}] * (turn + 1)} for turn in range(turns)]
+    results: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "tool_result"}] * (turn + 1)} for turn in range(turns)]
     declared = [{"name": name, "input_schema": schema} for name, schema in tools.items()]
     return "/v1/messages", {"model": "m", "stream": stream, "messages": results, "tools": declared}
 
@@ -38,7 +38,7 @@ def responses(turns: int, stream: bool, tools: dict[str, Any]) -> tuple[str, dic
 
 
 def gemini(turns: int, stream: bool, tools: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    results = [{"parts": [{"functionResponse": {}}] * (turn + 1)} for turn in range(turns)]
+    results: list[dict[str, Any]] = [{"parts": [{"functionResponse": {}}] * (turn + 1)} for turn in range(turns)]
     declared = [{"name": name, "parametersJsonSchema": schema} for name, schema in tools.items()]
     verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
     return f"/v1beta/models/m:{verb}", {"contents": results, "tools": [{"functionDeclarations": declared}]}
@@ -104,7 +104,8 @@ def test_chat_stream_reports_usage_only_on_request(words, tmp_path):
 @api
 def test_wrong_key_is_refused(api, tmp_path):
     with running(tmp_path) as stub:
-        assert refused(stub, *api(0, True, TOOLS), key="another")[0] == 401
+        path, body = api(0, True, TOOLS)
+        assert refused(stub, path, body, "another")[0] == 401
         assert [line["status"] for line in stub.lines("answer")] == [401]
 
 

@@ -125,7 +125,7 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 def _home_file(harness: Harness, path: str, text: str, values: Mapping[str, str], selected: SelectedModel) -> bytes:
     """A file of HOME from its template. DataError."""
     model = selected.model
-    broker = model.route is not None and route(model.route).pinned
+    broker = model.route is not None and route(model.route).broker
     try:
         key = KEY if values["gateway"] else ""
         return TEMPLATES.from_string(text).render(**values, key=key, provider=list(model.provider), broker=broker).encode()

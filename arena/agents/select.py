@@ -73,15 +73,15 @@ def _with_providers(selected: SelectedModel, providers: Sequence[str], *, unpinn
         if providers or unpinned:
             raise UsageError(f"model {selected.model_name} has no provider: leave --provider and --unpinned out")
         return selected
-    broker = route(model.route)
-    if (providers or unpinned) and not broker.pinned:
-        raise UsageError(f"{broker.title} answers by itself: --provider and --unpinned are for routes that are brokers")
+    found = route(model.route)
+    if (providers or unpinned) and not found.broker:
+        raise UsageError(f"{found.title} answers by itself: --provider and --unpinned are for routes that are brokers")
     if providers and unpinned:
         raise UsageError("--provider and --unpinned exclude each other")
     allowed = () if unpinned else tuple(providers) or model.provider
-    if broker.pinned and not allowed and not unpinned:
+    if found.broker and not allowed and not unpinned:
         raise UsageError(
-            f"{broker.title} would choose a provider for {model.id}, another one each time: name providers with --provider P, "
+            f"{found.title} would choose a provider for {model.id}, another one each time: name providers with --provider P, "
             "or give --unpinned (the leaderboard shows it)"
         )
     if allowed and not passes_providers_on(selected.harness):

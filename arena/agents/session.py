@@ -99,7 +99,7 @@ def play(
         unsealed=network.mode == "open",
         limits=dict(running.limits),
         usage=gateway.usage() if gateway else trajectory.usage if spec.login else None,
-        unpinned=spec.access is not None and spec.access.route.pinned and not spec.access.provider,
+        unpinned=spec.access is not None and spec.access.route.broker and not spec.access.provider,
     )
     run.event("session_ended", **session.model_dump(mode="json"))
     report(Progress("ended", plain(f"{status}: {message}"), end.elapsed_s, spec.times.budget_s))
@@ -128,7 +128,7 @@ def _observed(end: SessionEnd, transcript: Transcript, harness: Harness, gateway
             observed,
             stop=(stop.status, stop.message) if stop else None,
             requests=gateway.usage().requests,
-            failed=gateway.last if done_s is None else gateway.last_before(done_s),
+            failed=gateway.last_failure if done_s is None else gateway.last_failure_before(done_s),
             refused=gateway.refused,
         )
     return replace(

@@ -1,4 +1,4 @@
-"""Every state of solution.py that an agent's workspace went through, with its time. Safe while the agent writes."""
+"""Keep every state of solution.py in an agent's workspace, with its time. Safe while the agent writes."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ class Snapshots:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop.set()
         self._thread.join()
-        # The clock of file times is coarse: what was written just after the last look may bear the same times.
+        # The clock of file times is coarse: a change just after the last check may have the same times.
         self._signature = ()
-        self._look()
+        self._check()
         if self._fault and error is None:
             raise ArenaError(f"{self._folder}: snapshots cannot be kept: {self._fault.strerror}")
 
     def _watch(self) -> None:
         while not self._stop.wait(self._period_s):
-            self._look()
+            self._check()
 
-    def _look(self) -> None:
-        """Keep the file if it is a new one. What cannot be taken now may be whole at the next look."""
+    def _check(self) -> None:
+        """Keep the file if it is a new one. A file that cannot be read now may be whole at the next check."""
         at_s = time.monotonic() - self._start_s
         try:
             found = (self._work / "solution.py").lstat()
@@ -87,7 +87,7 @@ class Snapshots:
             self._last = taken.sha256
             try:
                 self._keep(taken, at_s)
-            except OSError as fault:  # our disk is full: told at the end, in the thread of the caller
+            except OSError as fault:  # the disk is full: raised at the end, in the caller's thread
                 self._full, self._fault = True, fault
 
     def _keep(self, taken: Submission, at_s: float) -> None:
@@ -101,7 +101,7 @@ class Snapshots:
 
 
 def stored(folder: Path) -> list[Stored]:
-    """The snapshots in `folder`, oldest first. One torn by a crash, whose bytes do not fit its name, is left out."""
+    """The snapshots in `folder`, oldest first. One torn by a crash, whose bytes do not match its name, is left out."""
     found = (Stored(int(path.stem.partition("_")[0]) / 1e3, path) for path in folder.glob("[0-9]*_????????.py"))
     return sorted(
         item for item in found if hashlib.sha256(item.path.read_bytes()).hexdigest().startswith(item.path.stem.partition("_")[2])

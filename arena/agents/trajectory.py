@@ -1,16 +1,16 @@
-"""What an agent did, step by step and in one form for all harnesses: `trajectory.jsonl` in the run's folder.
+"""An agent's steps in one form for all harnesses: `trajectory.jsonl` in the run folder.
 
 A step is a JSON object with its `kind` and, beside the time, these fields:
 
     text, thinking   text
     call             id, tool, input      a tool that the agent uses
-    result           id, output, ok       what came of it
+    result           id, output, ok       of that tool
     usage            input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens (disjoint)
-    error            text, status         as the agent's program tells it; nothing is decided by it
-    session          id                   under which the program keeps its own record
-    end              ok, text             the agent is done; it was not, when another step follows
+    error            text, status         as the agent CLI reports it; no decision depends on it
+    session          id                   of the agent CLI's own record
+    end              ok, text             the agent is done, unless another step follows
 
-They come from `read(event)` of the harness's own Python file, which is given each JSON line of the program's output.
+`read(event)` of the harness's own Python file turns each JSON line of the agent CLI's output into steps.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ FIELDS = {
     "end": {"ok", "text"},
 }
 KEPT_BYTES = 64 << 20
-"""Then the file says so and ends; the raw output is kept beside it."""
-ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
-"""What a reader raises on an event that is not as its program writes them, as the agent can print anything; or by a slip."""
-MOST = 1 << 40
+"""At this size the file ends with a line that says so. The raw output is kept beside it."""
+READER_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
+"""Raised by a reader on an event of another form, since an agent can print anything, or by a mistake in the reader."""
+MOST_TOKENS = 1 << 40
 """Tokens in one usage."""
 
 
 def reader(file: Path | None, terminal: Mapping[str, str] | None) -> Read:
-    """The harness's own, else one that knows a terminal event by its keys and values. DataError when the file has no `read`."""
+    """The harness's own reader, else one that finds the terminal event by its keys. DataError when the file has no `read`."""
     if file is None:
         return lambda event: [_end(event)] if terminal and all(event.get(k) == v for k, v in terminal.items()) else []
     spec = importlib.util.spec_from_file_location(f"arena_harness_{file.stem}", file)
@@ -55,7 +55,7 @@ def reader(file: Path | None, terminal: Mapping[str, str] | None) -> Read:
     spec.loader.exec_module(module)
     read: Read | None = getattr(module, "read", None)
     if read is None:
-        raise DataError(f"{file}: there is no function `read`, which harnesses need that name this file under `events`")
+        raise DataError(f"{file}: defines no function `read`, and the harness names this file under `events`")
     return read
 
 
@@ -64,19 +64,19 @@ def _end(event: Event) -> dict[str, Any]:
 
 
 class Trajectory:
-    """The steps of one session, written as they come. Events come from one thread; the rest may be read from any."""
+    """The steps of one session, written as they arrive. One thread takes events; any thread may read the rest."""
 
     def __init__(self, path: Path, read: Read) -> None:
         self.ended_s: float | None = None
-        """When the step `end` came that stands last, on the monotonic clock."""
+        """When the last step `end` arrived, on the monotonic clock; None when another step followed it."""
         self.ended_well = False
-        """What it said of itself."""
+        """Whether that step reported success."""
         self.last = ""
-        """The last thing said or done, for a display."""
+        """The last text or tool, for a display."""
         self.error = ""
-        """The last error that the program told of."""
+        """The last error that the agent CLI reported."""
         self.usage = Usage(source="cli")
-        """What the program says that it used, added up."""
+        """The usage that the agent CLI reported, added up."""
         self.misread = 0
         """Events on which the reader failed."""
         self._read = read
@@ -89,11 +89,11 @@ class Trajectory:
         try:
             steps = [step for step in self._read(event) if step["kind"] in FIELDS and FIELDS[step["kind"]] <= step.keys()]
             counts = [step[name] for step in steps if step["kind"] == "usage" for name in FIELDS["usage"]]
-            if not all(isinstance(count, int) and 0 <= count <= MOST for count in counts):
-                raise ValueError("usage is counted in whole numbers")
+            if not all(isinstance(count, int) and 0 <= count <= MOST_TOKENS for count in counts):
+                raise ValueError("usage must be whole numbers")
             at_s = round(time.monotonic() - self._began_s, 3)
             lines = [json.dumps({"at_s": at_s, **step}, allow_nan=False) for step in steps]
-        except ODD:
+        except READER_ERRORS:
             self.misread += 1
             return
         for step, line in zip(steps, lines, strict=True):
@@ -101,7 +101,7 @@ class Trajectory:
             self._keep(line.encode() + b"\n")
 
     def close(self) -> None:
-        """No more steps."""
+        """Close the file; no step may follow."""
         self._file.close()
 
     def _note(self, step: Mapping[str, Any]) -> None:
@@ -115,8 +115,8 @@ class Trajectory:
             self.usage = self.usage.model_copy(update=more | {"requests": self.usage.requests + 1})
         if kind == "error":
             self.error = str(step["text"])
-        if said := str(step.get("text") or step.get("tool") or ""):
-            self.last = said
+        if text := str(step.get("text") or step.get("tool") or ""):
+            self.last = text
 
     def _keep(self, line: bytes) -> None:
         if len(line) > self._left >= 0:

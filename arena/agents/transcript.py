@@ -1,4 +1,4 @@
-"""The raw output of an agent's command: kept as it came, up to a size, and read for events on the way."""
+"""Keep the raw output of an agent's command, up to a size, and read it for events on the way."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from arena.errors import ArenaError, SandboxError
 from arena.files.text import SHOWN, plain
 
 KEPT_BYTES = 64 << 20
-"""What is kept of each stream; the rest is read and thrown away, so that the command never waits for room."""
-BREATH_S = 0.005
-"""Between two reads. A pipe holds 64 KiB, so a stream carries 13 MB a second: far above any agent's, and a flood cannot play
-ping-pong with its reader, which the scheduler of Linux 6.18 let starve honest boxes on the same processor for seconds."""
+"""Kept of each stream. The rest is read and dropped, so that the command never waits for room in the pipe."""
+PAUSE_S = 0.005
+"""Between two reads. A pipe holds 64 KiB, so a stream carries 13 MB a second, far more than an agent prints. Without the pause a
+flood and its reader wake each other without end; Linux 6.18 then starved honest sandboxes on the same processor for seconds."""
 LINE_BYTES = 4 << 20
-"""A longer line is kept, but not read as an event: parsed, it may take a hundred times its size."""
+"""A longer line is kept but not parsed as an event: parsing may take a hundred times its size in memory."""
 TAIL_BYTES = 4096
 
 
@@ -40,7 +40,7 @@ class Transcript:
         """JSON objects seen, one a line."""
         self.trajectory = trajectory
         self.heard_s = time.monotonic()
-        """When anything was last heard, on the monotonic clock."""
+        """When output last arrived, on the monotonic clock."""
         self._last = b""
         self._line: bytes | None = b""  # the line that has not ended yet; None when it cannot be an event
         self._tail = b""
@@ -54,13 +54,13 @@ class Transcript:
 
     @property
     def last(self) -> str:
-        """What the last step or event said, for a display."""
+        """The text of the last step or event, for a display."""
         if self.trajectory.last:
             return plain(self.trajectory.last)
         line = self._last
         event = _event(line) or {}
-        said = next((event[key] for key in ("text", "message") if isinstance(event.get(key), str)), None)
-        return plain(said or line[: 8 * SHOWN].decode(errors="replace"))
+        text = next((event[key] for key in ("text", "message") if isinstance(event.get(key), str)), None)
+        return plain(text or line[: 8 * SHOWN].decode(errors="replace"))
 
     @property
     def last_error(self) -> str:
@@ -72,7 +72,7 @@ class Transcript:
         for thread in self._threads:
             thread.join(30)
             if thread.is_alive():
-                raise SandboxError(f"the box is empty, yet something still holds its {thread.name} open")
+                raise SandboxError(f"the sandbox is empty, but its {thread.name} is still open")
         self._end_line()
         self.trajectory.close()
         if self._fault:
@@ -91,11 +91,11 @@ class Transcript:
                             file.write(piece[:left])
                             if left <= len(piece):
                                 file.write(b'\n{"arena": "cut here", "kept_bytes": %d}\n' % kept_bytes)
-                        except OSError as fault:  # our disk is full; go on reading, and tell it at the end
+                        except OSError as fault:  # the disk is full: read on, and raise at the end
                             self._fault, left = fault, 0
                         left -= len(piece)
                     feed(piece)
-                    time.sleep(BREATH_S)
+                    time.sleep(PAUSE_S)
 
         return threading.Thread(target=read, name=path.stem)
 
@@ -103,7 +103,7 @@ class Transcript:
         self._tail = (self._tail + piece)[-TAIL_BYTES:]
 
     def _split(self, piece: bytes) -> None:
-        """Find the lines that begin with a brace, which only can be events; `find` skips a flood of others at memory speed."""
+        """Find the lines that begin with a brace: only they can be events. `find` skips a flood of others at memory speed."""
         end = piece.find(b"\n")
         self._grow(piece if end < 0 else piece[:end])
         while end >= 0:

@@ -1,4 +1,4 @@
-"""A file of JSON lines that is whole up to the last one, however arena ends, and never larger than it may be."""
+"""A file of JSON lines with a size limit: every line is complete, however arena ends."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from io import FileIO
 
 BYTES = 16 << 20
-"""Then the file says so and ends: a box may ask as often as it likes."""
+"""At this size the file ends, and its last line states that: a sandbox may cause any number of lines."""
 
 
-class Lines:
+class JsonLines:
     """The file, open for appending, without a buffer."""
 
     def __init__(self, file: FileIO) -> None:
@@ -22,7 +22,7 @@ class Lines:
         self._open = self.bytes <= BYTES
 
     def add(self, line: Mapping[str, object], last: Mapping[str, object]) -> bool:
-        """Append a line, or where there is no more room for it, `last`, and nothing after that. OSError, once."""
+        """Append a line. When there is no more room, append `last` instead, and nothing after it. OSError, once."""
         if not self._open:
             return False
         data = _bytes(line)
@@ -37,7 +37,7 @@ class Lines:
         return self._open
 
     def _append(self, data: bytes) -> None:
-        """The whole line or, as a disk may have room for a part of it, nothing. OSError."""
+        """Append the whole line or nothing, as a full disk may have room for a part of it. OSError."""
         if self._file.write(data) != len(data):
             self._file.truncate(self.bytes)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

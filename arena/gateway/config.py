@@ -1,4 +1,4 @@
-"""What a gateway is told, and what it may say of the run: plain records, so that nobody needs its HTTP library to read them."""
+"""Settings of the model gateway, and its request to stop a run: plain records, readable without its HTTP library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from arena.schema import Api, Route
 
 GATEWAY_PORT = 3127
-"""Of the box's own 127.0.0.1, as is `PROXY_PORT`."""
+"""On the sandbox's own 127.0.0.1, like `PROXY_PORT`."""
 PROXY_PORT = 3128
 GATEWAY_URL = f"http://127.0.0.1:{GATEWAY_PORT}"
 """Address of the gateway inside the sandbox."""
@@ -19,17 +19,17 @@ PATIENCE_S = 300.0
 
 @dataclass(frozen=True)
 class Caps:
-    """How much a run may ask of its provider. What is None has no bound."""
+    """Limits on the requests, tokens and cost of a run. None: no limit."""
 
     requests: int = 2000
-    """To the model; as many again for counting tokens."""
+    """To the model; as many again may count tokens."""
     tokens: int | None = None
-    """Of all kinds together, as the provider counts them: those read from a cache too."""
+    """Of all kinds together, as the provider counts them, with those read from a cache."""
     cost_usd: float | None = None
 
     @property
     def metered(self) -> bool:
-        """Whether they need the provider's numbers."""
+        """Whether a cap needs the provider's numbers."""
         return self.tokens is not None or self.cost_usd is not None
 
 
@@ -40,22 +40,22 @@ class ModelAccess:
     api: Api
     route: Route
     key: str | None = field(repr=False)
-    """The real one, which never enters the sandbox; None for a route without."""
+    """The real key, which never enters the sandbox; None for a route without one."""
     model: str
-    """What the provider calls it. A request for any other is refused."""
+    """The provider's name for it. The gateway refuses a request for any other."""
     provider: tuple[str, ...] = ()
-    """On a pinned route: who may answer, in this order. Empty: anybody."""
+    """The pin on a broker's route: which providers may answer, in this order. Empty: any."""
     caps: Caps = Caps()
     patience_s: float = PATIENCE_S
-    """How long a provider may fail, without one good answer, until the run is ended."""
+    """End the run after the provider has failed for this long without one good answer."""
     authorities: Path | None = None
     """PEM file of further certificate authorities."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """The run should be ended now."""
+    """The gateway's request to end the run now."""
 
     status: Literal["budget_exhausted", "provider_error", "crashed"]
-    """crashed: the gateway itself, by a bug of ours."""
+    """crashed: the gateway itself failed, a bug of arena."""
     message: str

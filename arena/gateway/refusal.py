@@ -1,4 +1,4 @@
-"""The exception by which the gateway and the egress proxy answer a request that they do not serve."""
+"""The exception with which the gateway and the egress proxy refuse a request."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Target(NamedTuple):
-    """What a request asks for."""
+    """The host and port that a request names."""
 
     host: str
     port: int
 
 
 class Refusal(Exception):  # noqa: N818  an answer to a client, not an error of arena
-    """A request that is not served: its HTTP status, and why in words."""
+    """A refused request: the HTTP status and the reason."""
 
     def __init__(self, status: int, reason: str, target: Target | None = None) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Routes to providers of models, built in and the user's own, and the keys to them. A key is read here and nowhere else."""
+"""Routes to providers of models, built-in and the user's own, and their keys. No other module reads a key."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from arena.schema import Route, Routes
 
 BUILT_IN = Path(__file__).with_name("routes.yaml")
 KEY = re.compile(r"[!-~]{8,4096}")
-"""What can stand in a header. Shorter ones would be found in every answer that is searched for a leaked key."""
+"""Characters that a header can hold. A shorter key would seem to leak in every answer."""
 
 
 def routes() -> Mapping[str, Route]:
-    """All routes by name; the user's own replace built-in ones of the same name. DataError."""
+    """All routes by name. The user's own replace built-in ones of the same name. DataError."""
     named = os.environ.get("ARENA_ROUTES")
     own = Path(named).expanduser() if named else paths.config() / "routes.yaml"
     found = dict(read_yaml(BUILT_IN, Routes).routes)
@@ -37,7 +37,7 @@ def route(name: str) -> Route:
 
 
 def key(route: Route) -> str | None:
-    """The key to a route; None where it needs none. UsageError when it is missing or lies open; no error ever shows it."""
+    """The key to a route; None when it needs none. No error shows it. UsageError when it is missing or others can read it."""
     if route.key is None:
         return None
     file = paths.keys() / route.key
@@ -56,11 +56,11 @@ def _read(file: Path) -> str:
         with file.open("rb") as opened:
             found = os.fstat(opened.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise UsageError(f"{file}: is no ordinary file: put the key into one, on one line")
+                raise UsageError(f"{file}: not a regular file: put the key into one, on one line")
             if found.st_uid != os.geteuid():
-                raise UsageError(f"{file}: belongs to somebody else, who could read or change the key: make it yours with chown")
+                raise UsageError(f"{file}: belongs to another user, who could read or change the key: take it over with chown")
             if found.st_mode & 0o077:
-                raise UsageError(f"{file}: others may read it (mode {stat.S_IMODE(found.st_mode):04o}): chmod 600 {file}")
+                raise UsageError(f"{file}: other users may read it (mode {stat.S_IMODE(found.st_mode):04o}): chmod 600 {file}")
             return opened.read(1 << 13).decode("latin-1").strip()
     except OSError as error:
         raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
@@ -68,5 +68,5 @@ def _read(file: Path) -> str:
 
 def _checked(value: str, where: str) -> str:
     if not KEY.fullmatch(value):
-        raise UsageError(f"{where}: holds no key: 8 or more letters, digits and signs on one line are expected")
+        raise UsageError(f"{where}: not a key: give 8 or more letters, digits and signs on one line")
     return value

@@ -1,4 +1,4 @@
-"""A unix socket outside the sandbox that serves boxes, in a thread with an event loop of its own."""
+"""A unix socket outside the sandbox that serves programs inside, in a thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 CONNECTIONS = 128
-"""Served at once. A box may connect as often as it likes: the others wait in the kernel and use none of our descriptors."""
+"""Served at once. A sandbox may open any number: the others wait in the kernel and use none of arena's descriptors."""
 QUEUE = 1024
 Handler = Callable[[socket.socket], Coroutine[Any, Any, None]]
-"""One connection, or the listener of them all."""
+"""Serves one connection, or the listener of all."""
 
 
 @contextmanager
 def serving(path: Path, main: Handler, crashed: Callable[[BaseException], None] | None = None) -> Iterator[None]:
-    """Run `main` with the listener of a new socket `path` for the length of the block; then it is cancelled.
+    """Run `main` with the listener of a new socket `path` for the length of the block; then cancel it.
 
-    Every user may connect: the folder that holds the socket says who can get there. OSError when it cannot begin. Where `main`
-    fails by a bug, `crashed` is told at once; without one, the end of the block raises it.
+    Every user may connect: the folder that holds the socket limits access. OSError when it cannot begin. When `main` fails by a
+    bug, `crashed` gets the error at once; without `crashed`, the end of the block raises it.
     """
     with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as thread:
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -40,7 +40,7 @@ def serving(path: Path, main: Handler, crashed: Callable[[BaseException], None] 
         task = loop.create_task(main(listener))
         ended = thread.submit(_run, loop, task)
         if crashed is not None:
-            ended.add_done_callback(partial(_tell, crashed))
+            ended.add_done_callback(partial(_report, crashed))
         try:
             yield
         finally:
@@ -52,7 +52,7 @@ def serving(path: Path, main: Handler, crashed: Callable[[BaseException], None] 
             path.unlink()
 
 
-def _tell(crashed: Callable[[BaseException], None], ended: Future[None]) -> None:
+def _report(crashed: Callable[[BaseException], None], ended: Future[None]) -> None:
     error = ended.exception()
     if error is not None:
         crashed(error)
@@ -67,17 +67,17 @@ def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
 
 
 async def accept(listener: socket.socket, handle: Handler, failed: Callable[[BaseException], None]) -> None:
-    """Serve each connection by a task of its own until cancelled; then all of them end. `failed` is told of bugs.
+    """Serve each connection in a task of its own until cancelled; then end them all. `failed` gets each bug.
 
-    Not a task group: there the failure of one connection would be the end of all.
+    Not a task group: there the failure of one connection would end all.
     """
     loop, served = asyncio.get_running_loop(), dict[asyncio.Task[None], socket.socket]()
 
-    # Not `loop.sock_accept`: cancelled as somebody connects, it loses him and complains.
+    # Not `loop.sock_accept`: cancelled while a client connects, it loses the connection and logs an error.
     def take() -> None:
         try:
             client, _ = listener.accept()
-        except OSError:  # the client is gone again, or we are out of descriptors: then do not ask again at once
+        except OSError:  # the client is gone, or arena is out of descriptors: wait before the next try
             loop.remove_reader(listener)
             loop.call_later(0.05, resume)
             return
@@ -97,7 +97,7 @@ async def accept(listener: socket.socket, handle: Handler, failed: Callable[[Bas
         if not over.done() and len(served) < CONNECTIONS:
             loop.add_reader(listener, take)
 
-    over = loop.create_future()  # nobody sets it: it ends by being cancelled
+    over = loop.create_future()  # never set: cancelling ends it
     resume()
     try:
         await over

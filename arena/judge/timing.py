@@ -213,7 +213,7 @@ def _warm(subject: Subject, worker: Worker, sets: Sets, shape: Mapping[str, int]
     done = _run(subject, worker, sets, shape, sets.count, plain_mode(subject), limit_s)
     verify(done, sets, subject.code, subject.problem, shape)
     if launch_mode == "graph":
-        worker.thaw()
+        worker.resume()
         worker.order("capture", limit_s=limit_s)
 
 
@@ -267,7 +267,7 @@ def buffers(
         memory = subject.memory
         given = subject.problem.outputs_given
         sets = Sets(memory, memory.staging(inputs), inputs, outputs, input_layout, output_layout, count, given, alone_s)
-        worker.thaw()
+        worker.resume()
         worker.order("shape", fds=[inputs.fd, outputs.fd], limit_s=subject.plan.call_limit_s, **sets.message())
         yield sets
 

@@ -127,7 +127,7 @@ def window(
     draws = publish(worker, sets, code, shape, draw, tries)
     begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     worker.send("run", calls=len(draws), launch_mode=launch_mode)
-    worker.thaw()
+    worker.resume()
     device_s = worker.reply("run", limit_s)
     chosen = secrets.SystemRandom().sample(range(len(draws) or sets.count), sample)
     taken = {index: tuple(view.clone() for view in sets.output(index)) for index in chosen}

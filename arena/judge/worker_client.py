@@ -94,7 +94,7 @@ class Worker:
     def load(self, limit_s: float) -> None:
         """Have it import the submission. All that it does from here on counts against its total."""
         self._deadline_s = time.monotonic() + self._total_limit_s
-        self.thaw()
+        self.resume()
         self.order("load", limit_s=limit_s)
 
     def order(self, op: str, *, limit_s: float, fds: list[int] | None = None, **fields: object) -> float:
@@ -103,7 +103,7 @@ class Worker:
         return self.reply(op, limit_s)
 
     def send(self, op: str, *, fds: list[int] | None = None, **fields: object) -> None:
-        """Give an order. The worker must be running or about to be thawed."""
+        """Give an order. The worker must be running or about to be resumed."""
         self._sequence += 1
         message = json.dumps({"op": op, "seq": self._sequence, **fields}).encode()
         self._channel.settimeout(SEND_LIMIT_S)
@@ -185,11 +185,11 @@ class Worker:
                 self._frozen_at_ns = self._box.freeze()
         return used_ns
 
-    def thaw(self) -> None:
+    def resume(self) -> None:
         """Let the worker go on."""
         self._frozen_at_ns = None
         with self._alive():
-            self._box.thaw()
+            self._box.resume()
 
     @contextmanager
     def _alive(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ from arena.sandboxes import Sandbox, bwrap, docker
 
 
 def backend(name: str = "bwrap") -> Sandbox:
-    """The backend of that name, refused with its reason when the machine cannot run it."""
+    """The backend of that name. SandboxError with the reason when this machine cannot run it."""
     backends: dict[str, Sandbox] = {"bwrap": bwrap, "docker": docker}
     if name not in backends:
         raise UsageError(f"unknown sandbox {name!r} (known: {', '.join(backends)})")

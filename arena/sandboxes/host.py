@@ -1,4 +1,4 @@
-"""What this machine has of the things that a box gets, looked up before each start."""
+"""What this machine can show to a sandbox, looked up before each start."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ ETC = (
     "ssl/openssl.cnf",
     "vulkan",
 )
-"""The files of /etc that a box sees; accounts and names are made up instead."""
+"""The files of /etc that a sandbox sees; arena makes up its own accounts and names."""
 PROFILER = Path("/opt/nvidia/nsight-compute")
 """Where /usr/local/cuda/bin/ncu looks for itself."""
 RESOLVER = Path("/etc/resolv.conf")
 PATH = ("/usr/local/cuda/bin", "/usr/local/bin", "/usr/bin", "/bin")
-"""Folders of programs that host and box share, in the order in which a box looks."""
+"""Folders of programs that host and sandbox share, in the order of the sandbox's PATH."""
 PARAMETERS = Path("/proc/driver/nvidia/params")
 
 
 def program(name: str) -> str | None:
-    """Where host and box both find that program; None when a box would not."""
+    """Path of a program that host and sandbox both have; None when a sandbox would not find it."""
     found = shutil.which(name, path=":".join(PATH))
     return found if found and Path(found).resolve().is_relative_to("/usr") else None
 
 
 def counters_closed() -> bool:
-    """Whether the NVIDIA driver keeps the performance counters to administrators, which no box is."""
+    """Whether the NVIDIA driver reserves the performance counters for administrators, which no sandbox is."""
     return PARAMETERS.is_file() and "RmProfilingAdminOnly: 1" in PARAMETERS.read_text()
 
 
@@ -57,15 +57,15 @@ class Host:
     profiler: bool = False
     """Whether `PROFILER` is there."""
     library_path: tuple[str, ...] = ()
-    """Folders below /usr that the host's loader is told of: the GPU driver's, on some machines."""
+    """Folders below /usr in the host's LD_LIBRARY_PATH: the GPU driver's, on some machines."""
     secret_folders: tuple[Path, ...] = ()
     secret_files: tuple[Path, ...] = ()
     resolver: bytes = b""
-    """Text of /etc/resolv.conf, for a box whose network is the host's."""
+    """Text of /etc/resolv.conf, for a sandbox whose network is the host's."""
 
 
 def survey(secrets: tuple[Path, ...]) -> Host:
-    """Look. `secrets` are covered wherever a folder that a box gets contains them."""
+    """Describe this machine. `secrets` are covered wherever a folder that a sandbox gets contains them."""
     system: list[tuple[str, str | None]] = []
     for path in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64")):
         if path.is_symlink():
@@ -73,30 +73,30 @@ def survey(secrets: tuple[Path, ...]) -> Host:
         elif path.is_dir():
             system.append((str(path), None))
     resolved = [secret.resolve() for secret in secrets if secret.exists()]
-    told = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    library_path = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     return Host(
         system=tuple(system),
         etc=tuple(path for name in ETC if (path := Path("/etc", name)).exists()),
         devices=tuple(sorted(Path("/dev").glob("nvidia*"))),
         cuda=Path("/usr/local/cuda/bin").is_dir(),
         profiler=PROFILER.is_dir(),
-        library_path=tuple(entry for entry in told if entry.startswith("/usr/") and Path(entry).is_dir()),
+        library_path=tuple(entry for entry in library_path if entry.startswith("/usr/") and Path(entry).is_dir()),
         secret_folders=tuple(path for path in resolved if path.is_dir()),
         secret_files=tuple(path for path in resolved if not path.is_dir()),
         resolver=RESOLVER.read_bytes() if RESOLVER.is_file() else b"",
     )
 
 
-def connectable(sockets: Iterable[Path]) -> None:
-    """SandboxError when one of these unix sockets is not there or a box could not connect to it."""
+def check_sockets(sockets: Iterable[Path]) -> None:
+    """SandboxError when one of these unix sockets is missing or a sandbox could not connect to it."""
     for path in sockets:
         try:
             mode = path.stat().st_mode
         except OSError as error:
-            raise SandboxError(f"{path}: the socket that a bridge should lead to: {error.strerror}") from None
+            raise SandboxError(f"{path}: a bridge should lead to this socket: {error.strerror}") from None
         if not stat.S_ISSOCK(mode):
-            raise SandboxError(f"{path}: a bridge should lead to it, but it is not a socket")
+            raise SandboxError(f"{path}: a bridge should lead to this file, but it is not a socket")
         if os.geteuid() == 0 and not mode & stat.S_IWOTH:
             raise SandboxError(
-                f"{path}: the box's user may not connect to it; make it mode 0666, in a folder that nobody else may enter"
+                f"{path}: the sandbox's user may not connect to it; make it mode 0666, in a folder that no other user may enter"
             )

@@ -1,8 +1,10 @@
-"""What every backend does around a box: its folder and bounds before the start, its end, and what it met and left."""
+"""What every backend does around a sandbox: its user, its workspace, its limits and their checks, and its proven end."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -11,81 +13,153 @@ from pathlib import Path
 
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, SandboxSpec, cgroup, workspace_mount
-from arena.sandboxes.host import connectable
-from arena.sandboxes.running import Live
-from arena.sandboxes.watchdog import Watch, resident
-from arena.sandboxes.workspace_mount import Shelf
+from arena.sandboxes.host import check_sockets
+from arena.sandboxes.running import SandboxHandle
+from arena.sandboxes.watchdog import Watchdog, check_memory
+from arena.sandboxes.workspace_mount import WorkspaceMount
 from arena.system import process
 
-Look = Callable[[Live], str]
+UIDS = range(64100, 65000)
+"""Throw-away users, one per sandbox: sandboxes cannot touch each other even if an isolation layer fails. Debian assigns none."""
+LimitCheck = Callable[[SandboxHandle], str]
+"""Returns why the sandbox is to be ended; empty when it is within its limit."""
 
 
-def settled(box: SandboxSpec) -> SandboxSpec:
-    """The box with its workspace's real path, once that folder and its bridges' sockets are known to be there. SandboxError."""
-    connectable(box.bridges.values())
-    if box.workspace is None:
-        return box
-    if not box.workspace.is_dir():
-        raise SandboxError(f"the workspace {box.workspace} is not a folder")
-    return replace(box, workspace=box.workspace.resolve())
+def validated(spec: SandboxSpec) -> SandboxSpec:
+    """The spec with its workspace's real path. SandboxError when that folder or a bridge's socket is missing."""
+    check_sockets(spec.bridges.values())
+    if spec.workspace is None:
+        return spec
+    if not spec.workspace.is_dir():
+        raise SandboxError(f"the workspace {spec.workspace} is not a folder")
+    return replace(spec, workspace=spec.workspace.resolve())
 
 
-def in_bounds(box: SandboxSpec, uid: int | None, stack: ExitStack) -> Shelf | None:
-    """Memory in the place of the workspace where that is to be bounded and can be; else the folder itself, given to the user."""
-    if box.workspace is None or uid is None:
+def bounded_workspace(spec: SandboxSpec, uid: int | None, stack: ExitStack) -> WorkspaceMount | None:
+    """Put a limited workspace into memory where the kernel can; otherwise give its folder to the user and return None."""
+    if spec.workspace is None or uid is None:
         return None
-    if workspace_mount.said(box.limits):
+    if workspace_mount.describe_bounds(spec.limits):
         with contextlib.suppress(OSError):
-            return stack.enter_context(workspace_mount.shelf(box.workspace, box.limits, uid))
-    give(box.workspace, uid)
+            return stack.enter_context(workspace_mount.workspace_in_memory(spec.workspace, spec.limits, uid))
+    change_owner(spec.workspace, uid)
     return None
 
 
-def looks_at(box: SandboxSpec, group: cgroup.Group, shelf: Shelf | None) -> tuple[list[Look], dict[str, str]]:
-    """What has to be looked at while the box runs, and which limits that and the workspace's own memory hold, in words."""
-    limits = box.limits
-    looks: list[Look] = []
-    watched: dict[str, str] = {}
+def rlimits(spec: SandboxSpec, uid: int | None) -> dict[str, int]:
+    """Limits that the launcher or the engine sets; init.py adds its own. Before Linux 5.14 RLIMIT_NPROC needs an own user."""
+    limits = {
+        # No core, not even for a handler of the host that core_pattern names: it would run as root on what a sandbox made, and
+        # 0 does not keep it away. 1 does; the filter keeps the value.
+        "RLIMIT_CORE": 1,
+        "RLIMIT_NOFILE": spec.limits.open_files,
+        "RLIMIT_FSIZE": spec.limits.file_bytes,
+        "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one sandbox could starve the judge
+        "RLIMIT_NICE": 0,
+    }
+    by_user = uid is not None and not counts_by_namespace(os.uname().release)
+    return limits | {"RLIMIT_NPROC": spec.limits.processes} if by_user else limits
+
+
+def fixed_limits(spec: SandboxSpec, pinned_by: str) -> dict[str, str]:
+    """The part of `RunningSandbox.limits` that every backend enforces in the same way."""
+    sizes = {"tmp": spec.limits.tmp_bytes, "home": spec.limits.home_bytes, "shm": spec.limits.shm_bytes}
+    limits = {name: f"tmpfs {size // MIB} MiB" for name, size in sizes.items()}
+    limits["files"] = f"RLIMIT_FSIZE {spec.limits.file_bytes // MIB} MiB"
+    limits["open_files"] = f"RLIMIT_NOFILE {spec.limits.open_files}"
+    if spec.cpus is not None:
+        limits["cpus"] = f"{pinned_by} {','.join(map(str, sorted(spec.cpus)))}, fixed by the filter"
+    return limits
+
+
+def counts_by_namespace(release: str) -> bool:
+    """Whether a kernel counts a user's processes for RLIMIT_NPROC in each user namespace apart, as from 5.14 on."""
+    major, minor = release.split("-")[0].split(".")[:2]
+    return (int(major), int(minor)) >= (5, 14)
+
+
+def limit_checks(
+    spec: SandboxSpec, group: cgroup.SandboxCgroup, mount: WorkspaceMount | None
+) -> tuple[list[LimitCheck], dict[str, str]]:
+    """The checks that the watchdog makes, and in words the limits that it or the workspace's own memory enforces."""
+    limits = spec.limits
+    checks: list[LimitCheck] = []
+    enforced: dict[str, str] = {}
     if limits.memory_bytes is not None and "memory" not in group.in_force:
         bound = limits.memory_bytes
-        looks.append(lambda live: resident(live.pid, bound))
-        watched["memory"] = f"ended above {bound // MIB} MiB held by processes"
-    elif "memory" in group.in_force and box.kind == "agent":
-        # Version 2 ends the whole box. Version 1 ends one process, which frees nothing of a full /tmp: the next one follows.
-        looks.append(lambda _: "; ".join(group.hits()) if group.killed() else "")
-    if shelf is not None:
-        watched["workspace"] = f"tmpfs {workspace_mount.said(limits)}"
-    elif box.workspace is not None and workspace_mount.said(limits):
-        look = workspace_mount.watched(box.workspace, limits)
-        looks.append(lambda _: look())
-        watched["workspace"] = f"ended above {workspace_mount.said(limits)}"
-    return looks, watched
+        checks.append(lambda running: check_memory(running.pid, bound))
+        enforced["memory"] = f"ended above {bound // MIB} MiB held by processes"
+    elif "memory" in group.in_force and spec.kind == "agent":
+        # Version 2 ends the whole sandbox. Version 1 ends one process, which frees nothing of a full /tmp: the next one follows.
+        checks.append(lambda _: "; ".join(group.exceeded()) if group.oom_kills() else "")
+    if mount is not None:
+        enforced["workspace"] = f"tmpfs {workspace_mount.describe_bounds(limits)}"
+    elif spec.workspace is not None and workspace_mount.describe_bounds(limits):
+        check = workspace_mount.workspace_checker(spec.workspace, limits)
+        checks.append(lambda _: check())
+        enforced["workspace"] = f"ended above {workspace_mount.describe_bounds(limits)}"
+    return checks, enforced
 
 
 @contextmanager
-def until_empty(live: Live, looks: Sequence[Look], met: Callable[[], list[str]], shelf: Shelf | None) -> Iterator[Live]:
-    """The box until its end, which is proven; then what it has met, by `met` or by a look, and its workspace brought home."""
-    watch = Watch(live.kill, [partial(look, live) for look in looks])
+def lifetime(
+    running: SandboxHandle, checks: Sequence[LimitCheck], exceeded: Callable[[], list[str]], mount: WorkspaceMount | None
+) -> Iterator[SandboxHandle]:
+    """Yield the sandbox, kill it, and prove that it is empty; then record the limits it exceeded and copy its workspace back.
 
-    def tell() -> None:
-        live.exceeded = tuple(met() or ([watch.found] if watch.found else []))
+    `exceeded` returns the limits that the kernel enforced, in words; without any, the watchdog's finding counts.
+    """
+    watchdog = Watchdog(running.kill, [partial(check, running) for check in checks])
 
-    def keep() -> None:
-        if shelf is not None and live.empty:  # else somebody may still write in it
-            live.lost = shelf.bring_home()
+    def record_exceeded() -> None:
+        running.exceeded = tuple(exceeded() or ([watchdog.finding] if watchdog.finding else []))
+
+    def keep_workspace() -> None:
+        if mount is not None and running.empty:  # else a process may still write in it
+            running.lost = mount.copy_back()
 
     with ExitStack() as last:  # from below: whatever goes wrong in one, the others follow, and an agent's work is kept
-        last.callback(keep)
-        last.callback(tell)
-        last.callback(live.close)
-        last.callback(watch.stop)
-        last.callback(live.kill)
-        last.callback(met)  # an engine takes its groups away with the container
-        yield live
+        last.callback(keep_workspace)
+        last.callback(record_exceeded)
+        last.callback(running.close)
+        last.callback(watchdog.stop)
+        last.callback(running.kill)
+        last.callback(exceeded)  # an engine takes its groups away with the container
+        yield running
 
 
-def give(workspace: Path, uid: int) -> None:
+def change_owner(workspace: Path, uid: int) -> None:
     """Make a folder and all in it that user's. `chown` copes with trees too deep for Python and follows no link."""
     done = process.run(["chown", "-R", "-h", f"{uid}:{uid}", "--", str(workspace)], limit_s=120)
     if done.returncode:
-        raise SandboxError(f"cannot hand {workspace} to user {uid}: {done.stderr.decode(errors='replace').strip()}")
+        raise SandboxError(f"cannot give {workspace} to user {uid}: {done.stderr.decode(errors='replace').strip()}")
+
+
+@contextmanager
+def throw_away_user() -> Iterator[int]:
+    """A user id that no other sandbox of this machine has now. The kernel frees its name with the process that holds it.
+
+    A user with a process of an earlier sandbox is left out: it would count for the new one. Such a process stays when arena was
+    killed and no other process reaps what it left.
+    """
+    for uid in UIDS:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+            try:
+                held.bind(f"\0arena/uid/{uid}")
+            except OSError:
+                continue
+            if uid not in users_with_processes():
+                yield uid
+                return
+    raise SandboxError(
+        f"all {len(UIDS)} throw-away users have processes, running or dead and not reaped; end some of these processes"
+    )
+
+
+def users_with_processes() -> set[int]:
+    """Users that have processes on this machine; dead processes that are not reaped count too."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.add(entry.stat().st_uid)  # the kernel's own: of this folder, unlike of what it holds, also when undumpable
+    return found

@@ -1,4 +1,4 @@
-"""What a box may use on this machine: the defaults of limits.yaml, and what a harness asks for instead."""
+"""Limits of a sandbox in bytes: the defaults of limits.yaml, and a harness's own in their place."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from arena import schema
 from arena.errors import UsageError
 from arena.files.documents import read_yaml
 from arena.sandboxes import MIB, Limits
-from arena.sandboxes.hierarchy import machine_bytes
+from arena.sandboxes.cgroup import own_cgroups
 
 DEFAULTS = Path(__file__).with_name("limits.yaml")
 PID_MAX = Path("/proc/sys/kernel/pid_max")
 
 
 def limits_for(kind: Literal["agent", "worker"], own: schema.Limits | None = None) -> Limits:
-    """Limits of a box of that kind; `own` replaces single ones. UsageError when this machine has less than one of them."""
+    """Limits of a sandbox of that kind; `own` replaces single ones. UsageError when one exceeds what this machine has."""
     defaults = _defaults()
     given = (defaults.agent if kind == "agent" else defaults.worker).replaced(own)
     return in_bytes(given, machine_bytes(), len(os.sched_getaffinity(0)), int(PID_MAX.read_text()))
@@ -26,13 +26,15 @@ def limits_for(kind: Literal["agent", "worker"], own: schema.Limits | None = Non
 
 def in_bytes(given: schema.Limits, machine_bytes: int, cores: int, pids: int) -> Limits:
     """The same in bytes, on a machine with that much memory, that many processors and process ids."""
-    for name, asked, there, unit in (
+    for name, wanted, available, unit in (
         ("memory_mib", given.memory_mib, machine_bytes // MIB, "MiB of memory"),
         ("cpus", given.cpus, cores, "processors"),
         ("processes", given.processes, pids, "process ids"),
     ):
-        if asked is not None and asked > there:
-            raise UsageError(f"limits.{name}: {asked:g} would limit nothing, this machine has {there} {unit}; ask for less")
+        if wanted is not None and wanted > available:
+            raise UsageError(
+                f"limits.{name}: {wanted:g} would limit nothing, this machine has {available} {unit}; choose a smaller value"
+            )
     shares = [int(given.memory_fraction * machine_bytes)] if given.memory_fraction is not None else []
     memory_bytes = min([*shares, *([given.memory_mib * MIB] if given.memory_mib is not None else [])], default=None)
     workspace_bytes = None if given.workspace_mib is None else given.workspace_mib * MIB
@@ -49,6 +51,18 @@ def in_bytes(given: schema.Limits, machine_bytes: int, cores: int, pids: int) ->
         workspace_bytes=workspace_bytes,
         workspace_files=given.workspace_files,
     )
+
+
+def machine_bytes() -> int:
+    """Memory of this machine, or of the container that arena runs in."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    sizes = [int(lines["MemTotal"].split()[0]) << 10]
+    own = own_cgroups()
+    for name, file in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
+        for folder in (own[name].folder, *own[name].folder.parents) if name in own else ():
+            if (folder / file).exists() and (text := (folder / file).read_text().strip()) != "max":
+                sizes.append(int(text))
+    return min(sizes)
 
 
 @functools.cache

@@ -1,6 +1,6 @@
-"""The Python of a box: the interpreter that runs arena, and of its packages only those that torch and Triton need.
+"""The Python of a sandbox: the interpreter that runs arena, and of its packages only those that torch and Triton need.
 
-The whole site-packages never goes in: arena itself is there, or one `.pth` line away, with its ceilings and hidden inputs.
+The whole site-packages is never shown: it holds arena, or a `.pth` line that leads to it, with its ceilings and hidden inputs.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from pathlib import Path
 from arena.errors import SandboxError
 
 ALLOWED = ("torch", "numpy", "triton", "ninja", "setuptools", "wheel", "cuda-bindings")
-"""What a submission may import, with what these require. `cuda-bindings` maps the judge's GPU buffers."""
+"""Packages that a submission may import, with their requirements. `cuda-bindings` maps the judge's GPU buffers."""
 PROGRAMS = ("ninja",)
-"""What these install beside their modules and torch looks for on PATH, when it compiles extensions."""
+"""Programs of these packages that torch looks for on PATH when it compiles extensions."""
 
 
 @dataclass(frozen=True)
-class Runtime:
-    """A Python as a box will see it. Host paths are resolved and exist."""
+class PythonEnvironment:
+    """A Python as a sandbox sees it. Host paths are resolved and exist."""
 
     version: str
-    """Such as `3.11`: the names of its folders."""
-    python: str
-    """The interpreter inside the box; /opt/venv/bin/python points to it."""
+    """Such as `3.11`; part of its folders' names."""
+    interpreter: str
+    """The interpreter inside the sandbox; /opt/venv/bin/python points to it."""
     prefix: Path | None = None
     """Host folder bound at /opt/python; None when the interpreter is part of /usr."""
     library_path: str = ""
-    """What the loader must be told for this interpreter to start."""
+    """LD_LIBRARY_PATH that this interpreter needs to start."""
     packages: tuple[Path, ...] = ()
-    """Files and folders bound into the box's site-packages."""
+    """Files and folders bound into the sandbox's site-packages."""
     commands: Mapping[str, Path | bytes] | None = None
     """Programs of those packages for /opt/venv/bin: a binary of the host, or the text of a script."""
     hidden: tuple[Path, ...] = ()
-    """Package folders of the host that would else be visible below `prefix` or /usr."""
+    """Package folders of the host below `prefix` or /usr, which are covered."""
 
 
 @functools.cache
-def installed() -> Runtime:
+def current_python() -> PythonEnvironment:
     """The Python and the packages of this process."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     base = Path(sys.base_prefix).resolve()
@@ -51,15 +51,15 @@ def installed() -> Runtime:
     program = next((name for name in (f"python{version}", "python3") if (base / "bin" / name).exists()), None)
     if program is None:
         raise SandboxError(
-            f"no python{version} in {base / 'bin'}, from where this Python says it comes; use another Python for arena"
+            f"no python{version} in {base / 'bin'}, which this Python names as its base; use another Python for arena"
         )
     moved = inside != base
     distributions = closure(ALLOWED)
-    return Runtime(
+    return PythonEnvironment(
         version=version,
-        python=str(inside / "bin" / program),
+        interpreter=str(inside / "bin" / program),
         prefix=base if moved else None,
-        # A build with a shared libpython has the path of its library written into it, which the box does not have.
+        # A build with a shared libpython has the path of its library written into it, which the sandbox does not have.
         library_path=str(inside / "lib") if moved and sysconfig.get_config_var("Py_ENABLE_SHARED") else "",
         packages=tuple(sorted({entry for found in distributions for entry in entries(found)})),
         commands=dict(command for found in distributions for command in commands(found)),
@@ -68,15 +68,15 @@ def installed() -> Runtime:
 
 
 def closure(roots: tuple[str, ...]) -> list[metadata.Distribution]:
-    """The installed ones among `roots` and all that they require and is installed."""
+    """The installed distributions among `roots`, and those that they require."""
     found: dict[str, metadata.Distribution] = {}
-    asked: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     queue = [(root, "") for root in roots]
     while queue:
         name, extra = queue.pop()
-        if (name, extra) in asked:
+        if (name, extra) in seen:
             continue
-        asked.add((name, extra))
+        seen.add((name, extra))
         try:
             distribution = metadata.distribution(name)
         except metadata.PackageNotFoundError:
@@ -87,9 +87,9 @@ def closure(roots: tuple[str, ...]) -> list[metadata.Distribution]:
 
 
 def required(requirements: list[str], extra: str) -> Iterator[tuple[str, str]]:
-    """(name, extra) of what `requirements` name, for one extra or for none ("").
+    """(name, extra) of each requirement, for one extra or for none ("").
 
-    Of a marker only `extra == "..."` is read: a package that is required for other systems only is not installed here.
+    Of a marker only `extra == "..."` is read: a package that only other systems require is not installed here.
     """
     for requirement in requirements:
         specifier, _, marker = requirement.partition(";")
@@ -125,7 +125,7 @@ def entries(distribution: metadata.Distribution) -> Iterator[Path]:
 
 
 def commands(distribution: metadata.Distribution) -> Iterator[tuple[str, Path | bytes]]:
-    """Those of `PROGRAMS` that it installed: a binary as it is, an entry point as a script for the box's own interpreter."""
+    """Its `PROGRAMS`: a binary as it is, an entry point as a script for the sandbox's own interpreter."""
     for point in distribution.entry_points:
         if point.group == "console_scripts" and point.name in PROGRAMS:
             called = f"from {point.module} import {point.attr}\nsys.exit({point.attr}())"

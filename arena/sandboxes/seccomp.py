@@ -1,4 +1,4 @@
-"""The system call filter of a box: a deny list as data, compiled to classic BPF for `bwrap --add-seccomp-fd`.
+"""The system call filter of a sandbox: a deny list as data, compiled to classic BPF for `bwrap --add-seccomp-fd`.
 
 Allowed on purpose: memfd_create (without it cuInit returns 304), mbind, set_mempolicy, get_mempolicy and move_pages (the CUDA
 driver and NUMA libraries call them), bind and listen (the driver has unix sockets of its own; the network namespace is empty).
@@ -29,7 +29,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
-    # Namespaces and mounts. They need capabilities that no box has: a second fence.
+    # Namespaces and mounts. They need capabilities that no sandbox has: a second isolation layer.
     "unshare": (272, 97),
     "setns": (308, 268),
     "mount": (165, 40),
@@ -73,7 +73,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
-    # The disk's turn of any process, group or user, process 1 among them.
+    # Changes the disk priority of any process, group or user, process 1 among them.
     "ioprio_set": (251, 30),
     "syslog": (103, 116),
     "vhangup": (153, 58),
@@ -81,7 +81,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "clock_settime": (227, 112),
     "clock_adjtime": (305, 266),
     "adjtimex": (159, 171),
-    # Into other processes of the box, its process 1 among them.
+    # Into other processes of the sandbox, its process 1 among them.
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
@@ -114,25 +114,25 @@ NAMES_A_PROCESS = {
     "sched_setaffinity": 0,
     "setpriority": 1,
 }
-"""Which argument says whose limits or priority is changed. Never process 1's: it has the same user, and must answer the judge."""
+"""Argument that names the process to change. Never process 1: it has the same user, and must answer the judge."""
 PRIO_PROCESS = 0
-"""All that setpriority may name. By its group (1) or its user (2) process 1 was put at nice 19, and a freeze took too long."""
+"""The only kind that setpriority may name. Named by group (1) or user (2), process 1 got nice 19, and a freeze took too long."""
 
 CLONE_NEW_ANY = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET. CLONE_NEWTIME is no flag of clone(2)."""
 IOCTLS = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: typing into the launcher's terminal."""
 FAMILIES = (1, 2, 10, 16)
-"""AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK. Not AF_VSOCK: no network namespace stands between it and the hypervisor."""
+"""AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK. Not AF_VSOCK: no network namespace separates it from the hypervisor."""
 PROTOCOLS = (0, 6, 17)
-"""Of the internet families TCP and UDP alone. For any other (SCTP, DCCP, UDP-Lite) the kernel may load a module, in a box too."""
+"""Of the internet families only TCP and UDP. For others (SCTP, DCCP, UDP-Lite) the kernel may load a module, in a sandbox too."""
 NETLINK_PROTOCOLS = (0, 15)
-"""NETLINK_ROUTE, which the C library asks for names of interfaces, and NETLINK_KOBJECT_UEVENT, for whoever looks for devices."""
+"""NETLINK_ROUTE, which the C library asks for names of interfaces, and NETLINK_KOBJECT_UEVENT, for programs that find devices."""
 OTHER_TYPES = 0xC
 """Bits of a socket's type that neither SOCK_STREAM nor SOCK_DGRAM has; its flags lie higher."""
 RLIMIT_CORE = 4
 FIRST_UNKNOWN = 470
-"""The first number that Linux 6.18 has not given out. What comes later, and x32 with it, does not exist in a box."""
+"""The first number that Linux 6.18 has not assigned. Later calls, and x32 with them, do not exist in a sandbox."""
 
 LOAD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 NUMBER_AT, ARCH_AT = 0, 4
@@ -159,7 +159,7 @@ def _refuse(error: int) -> Instruction:
 
 
 def _socket(allow: Instruction) -> list[Instruction]:
-    """By family, and within the internet's by type and protocol."""
+    """Allow by family, and within the internet families by type and protocol."""
     unix, ipv4, ipv6, netlink = FAMILIES
     refuse = _refuse(errno.EPROTONOSUPPORT)
     internet = [Instruction(LOAD, 0, 0, _low_word_at(1)), Instruction(JUMP_ANY_BIT, 0, 1, OTHER_TYPES), refuse]
@@ -179,7 +179,7 @@ def _socket(allow: Instruction) -> list[Instruction]:
 
 
 def _core_stays_off(allow: Instruction) -> list[Instruction]:
-    """prlimit64 of RLIMIT_CORE: asking is allowed; setting does nothing and says that it did (see start.py on the value)."""
+    """prlimit64 of RLIMIT_CORE: reading is allowed; setting does nothing and reports success (lifecycle.py has the value)."""
     return [
         Instruction(LOAD, 0, 0, _low_word_at(1)),
         Instruction(JUMP_EQUAL, 0, 5, RLIMIT_CORE),
@@ -192,9 +192,9 @@ def _core_stays_off(allow: Instruction) -> list[Instruction]:
     ]
 
 
-def _for_call(number: int, block: list[Instruction]) -> list[Instruction]:
-    """`block` for this call, which must return; others skip it."""
-    return [Instruction(JUMP_EQUAL, 0, len(block), number), *block]
+def _for_call(number: int, body: list[Instruction]) -> list[Instruction]:
+    """`body` for this call; it must return. Other calls skip it."""
+    return [Instruction(JUMP_EQUAL, 0, len(body), number), *body]
 
 
 def _by_value(argument: int, values: tuple[int, ...], found: Instruction, other: Instruction) -> list[Instruction]:
@@ -228,21 +228,21 @@ def instructions(machine: str, deny_affinity: bool) -> Iterator[Instruction]:
     if deny_affinity:
         yield from _for_call(call["sched_setaffinity"], [_refuse(errno.EPERM)])
     for name, argument in NAMES_A_PROCESS.items():
-        block = _by_value(argument, (1,), _refuse(errno.EPERM), allow)
+        body = _by_value(argument, (1,), _refuse(errno.EPERM), allow)
         if name == "setpriority":
             whom = [Instruction(LOAD, 0, 0, _low_word_at(0)), Instruction(JUMP_EQUAL, 1, 0, PRIO_PROCESS), _refuse(errno.EPERM)]
-            block = [*whom, *block]
+            body = [*whom, *body]
         if name == "prlimit64":
-            block = [*block[:-1], *_core_stays_off(allow)]
-        yield from _for_call(call[name], block)
+            body = [*body[:-1], *_core_stays_off(allow)]
+        yield from _for_call(call[name], body)
     yield allow
 
 
-def program(*, deny_affinity: bool, machine: str | None = None) -> bytes:
+def compile_filter(*, deny_affinity: bool, machine: str | None = None) -> bytes:
     """The filter in the kernel's binary form, for this machine unless another is named."""
     machine = machine or platform.machine()
     if machine not in ARCHES:
         raise SandboxError(
-            f"no system call filter for {machine} (there is one for {', '.join(ARCHES)}); arena cannot seal a box here"
+            f"no system call filter for {machine} (there is one for {', '.join(ARCHES)}); arena cannot seal a sandbox here"
         )
     return b"".join(struct.pack("=HBBI", *step) for step in instructions(machine, deny_affinity))

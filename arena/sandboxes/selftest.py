@@ -1,6 +1,6 @@
-"""Is the wall shut on this machine? A real box, planted lures, and what a process inside can see of them: asked before every run.
+"""Test before every run that this machine's sandbox isolates: a real one, planted lures, and what a process inside sees of them.
 
-What is seen is told by a program in the box, and judged here. One finding is enough to refuse: arena never goes on with less.
+A program in the sandbox reports what it sees, and this module judges the report. One finding is enough to refuse the run.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ STATUS = {
     "NoNewPrivs": "1",
     "Seccomp": "2",
 }
-"""What the kernel must say about a process in a box: no capability, none to be gained, a filter in force."""
+"""What the kernel must report about a process in a sandbox: no capability, none to be gained, a filter in force."""
 NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts")
-"""Those that must be others than ours; `cgroup` too where the kernel has it, and `user` where the backend makes one."""
+"""Namespaces that must differ from ours; `cgroup` too where the kernel has it, and `user` where the backend makes one."""
 VARIABLE = "ARENA_LURE"
-LOOK = """
+INSPECTION = """
 import json, os, socket, sys
 lures, seen = json.load(sys.stdin), []
 for path in lures:
@@ -56,34 +56,36 @@ print(json.dumps({
     "seen": seen, "texts": texts,
 }))
 """
-"""The program that looks. Standard library only; its input is the list of host paths that must not be there."""
+"""The program inside. Standard library only; its input is the list of host paths that it must not see."""
 
 
 def prove(run: Callable[[SandboxSpec], AbstractContextManager[RunningSandbox]], *, user_namespace: bool = True) -> None:
-    """Build a box by `run` and look out of it. SandboxError names everything that is open.
+    """Start a sandbox by `run` and inspect it from inside. SandboxError names everything that is open.
 
-    `user_namespace=False` for a backend that makes none: then its user must be nobody important by another way.
+    `user_namespace=False` for a backend that makes none: then its user must not be root.
     """
-    with _lured() as (workspace, lures):
-        box = SandboxSpec("agent", ("python", "-I", "-S", "-c", LOOK), workspace=workspace, stdin=json.dumps(lures).encode())
-        with run(box) as running:
-            told, complaint = running.stdout.read(), running.stderr.read().decode(errors="replace").strip()
+    with _planted_lures() as (workspace, lures):
+        spec = SandboxSpec(
+            "agent", ("python", "-I", "-S", "-c", INSPECTION), workspace=workspace, stdin=json.dumps(lures).encode()
+        )
+        with run(spec) as running:
+            output, complaint = running.stdout.read(), running.stderr.read().decode(errors="replace").strip()
             code = running.wait()
         secret = os.environ[VARIABLE]
     try:
-        facts = json.loads(told)
+        facts = json.loads(output)
     except ValueError:
-        raise SandboxError(f"a box was made, but the program that looks out of it ended with {code}: {complaint}") from None
-    if found := list(findings(facts, secret, ours(), user_namespace=user_namespace)):
+        raise SandboxError(f"a sandbox started, but the program that inspects it ended with {code}: {complaint}") from None
+    if found := list(findings(facts, secret, own_namespaces(), user_namespace=user_namespace)):
         raise SandboxError(
-            f"a box was made, but it is not shut, and no agent runs in it: {'; '.join(found)}. Report this with `uname -a`"
+            f"a sandbox started, but it does not isolate; no agent runs in it: {'; '.join(found)}. Report this with `uname -a`"
         )
 
 
 def findings(
     facts: Mapping[str, Any], secret: str, host: Mapping[str, str | None], *, user_namespace: bool = True
 ) -> Iterator[str]:
-    """Everything that is open, in words, from what the program in the box has told and the host's own namespaces."""
+    """Everything that is open, in words, from the report of the program inside and the host's own namespaces."""
     for key, wanted in STATUS.items():
         if (value := facts["status"].get(key, "missing").strip()) != wanted:
             yield f"{key} is {value} in it, not {wanted}"
@@ -112,17 +114,17 @@ def findings(
             yield f"arena's environment shows in /proc/{place}"
 
 
-def ours() -> dict[str, str | None]:
+def own_namespaces() -> dict[str, str | None]:
     """The namespaces of this process, by name; None where the kernel has no such kind."""
     links = {name: Path("/proc/self/ns", name) for name in (*NAMESPACES, "cgroup")}
     return {name: str(path.readlink()) if path.is_symlink() else None for name, path in links.items()}
 
 
 @contextmanager
-def _lured() -> Iterator[tuple[Path, list[str]]]:
+def _planted_lures() -> Iterator[tuple[Path, list[str]]]:
     """A workspace with a lure beside it, a lure in our environment, and all that must not be seen."""
     with tempdirs.folder() as folder:
-        folder.chmod(0o755)  # nothing but the wall shall hide the lure
+        folder.chmod(0o755)  # only the sandbox may hide the lure
         (folder / "lure").write_text("a lure")
         (folder / "work").mkdir()
         before = os.environ.get(VARIABLE)

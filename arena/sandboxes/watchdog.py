@@ -1,4 +1,4 @@
-"""Somebody who looks: for limits that nothing in the kernel enforces here. A box that is over one of them is ended, whole."""
+"""Watchdog thread for limits that the kernel cannot enforce on this host. It ends a sandbox that exceeds one, as a whole."""
 
 from __future__ import annotations
 
@@ -12,62 +12,62 @@ from pathlib import Path
 from arena.errors import SandboxError
 from arena.sandboxes import MIB
 
-LOOK_S = 0.25
+CHECK_EVERY_S = 0.25
 IN_MEMORY = ("tmp", "home/agent", "dev/shm")
-"""File systems that every box has in memory of its own. A workspace in memory has its own bound."""
-SHARE = 9
-"""A look that takes long is followed by a pause so many times longer: watching costs a tenth of a processor at most."""
+"""File systems that every sandbox has in memory of its own. A workspace in memory has its own bound."""
+PAUSE_FACTOR = 9
+"""A slow check is followed by a pause so many times longer: the watchdog costs a tenth of a processor at most."""
 
 
-class Watch:
-    """Looks at a running box from a thread of its own, until it is stopped or has ended the box."""
+class Watchdog:
+    """Checks a running sandbox in a thread of its own, until it is stopped or has ended the sandbox."""
 
-    def __init__(self, end: Callable[[], None], looks: Sequence[Callable[[], str]]) -> None:
-        self.found = ""
-        """Why the box was ended; empty when it was not."""
+    def __init__(self, end: Callable[[], None], checks: Sequence[Callable[[], str]]) -> None:
+        self.finding = ""
+        """Why the sandbox was ended; empty when it was not."""
         self._end = end
-        self._looks = looks
+        self._checks = checks
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
-        if looks:
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        if checks:
             self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Check no more."""
         self._over.set()
-        if self._looks:
+        if self._checks:
             self._thread.join()
 
     def _run(self) -> None:
         took_s = 0.0
-        while not self._over.wait(max(LOOK_S, SHARE * took_s)):
+        while not self._over.wait(max(CHECK_EVERY_S, PAUSE_FACTOR * took_s)):
             began_s = time.monotonic()
             try:
-                self.found = next((found for look in self._looks if (found := look())), "")
-            except OSError as error:  # a limit that nobody looks after any more is none
-                self.found = f"what it uses could not be looked at any more ({error})"
-            if self.found:
-                with contextlib.suppress(SandboxError):  # not empty: who leaves the box finds that too, and says so
+                self.finding = next((finding for check in self._checks if (finding := check())), "")
+            except OSError as error:  # a limit that is no longer checked limits nothing
+                self.finding = f"its limits could not be checked any more ({error})"
+            if self.finding:
+                with contextlib.suppress(SandboxError):  # not empty: the end of the sandbox's block finds and reports that too
                     self._end()
                 return
             took_s = time.monotonic() - began_s
 
 
-def resident(pid: int, bound_bytes: int) -> str:
+def check_memory(pid: int, bound_bytes: int) -> str:
     """Whether bwrap's process `pid` and its descendants hold more memory than they may, in words; empty when they do not.
 
-    What their processes have of their own, the files of the box's file systems in memory, and open memfds. SysV memory and
-    a memfd of which only a mapping is left are not seen, nor are those of a process that is not dumpable (but by root).
+    Counted are the processes' own pages, the files of the sandbox's file systems in memory, and open memfds. SysV memory and
+    a memfd of which only a mapping is left are not seen, nor are those of a process that is not dumpable (except by root).
     """
-    members = family(pid)
+    members = process_tree(pid)
     own = sum(_own_pages(member) for member in members) * os.sysconf("SC_PAGE_SIZE")
     inside = members - {pid}
     held = own + _file_bytes(inside) + sum(_memfds(inside).values())
     return f"its processes held {held // MIB} MiB of memory, more than {bound_bytes // MIB}" if held > bound_bytes else ""
 
 
-def family(pid: int) -> set[int]:
-    """A process and all that descends from it."""
+def process_tree(pid: int) -> set[int]:
+    """A process and all its descendants."""
     parents = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -90,7 +90,7 @@ def _own_pages(pid: int) -> int:
 
 
 def _file_bytes(inside: set[int]) -> int:
-    """What the files of the box take that lie in its memory, deleted ones that are still open among them."""
+    """Size of the sandbox's files that lie in its memory, deleted ones that are still open among them."""
     for member in inside:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
             found = [os.statvfs(f"/proc/{member}/root/{place}") for place in IN_MEMORY]

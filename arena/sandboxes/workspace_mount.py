@@ -1,8 +1,8 @@
-"""Bounds on an agent's workspace: as root a file system of its own in memory, which nobody on the host can name.
+"""Limits on an agent's workspace: as root a file system in memory that no path of the host leads to, else a check by `du`.
 
-RLIMIT_FSIZE bounds one file only. A tmpfs bounds bytes and files exactly, and shows no host path in the box's mountinfo. Its
-mount has no place: it exists as long as somebody holds its descriptor, arena or the box. So nothing is left of it when both
-are killed, and nothing is mounted on the host meanwhile.
+RLIMIT_FSIZE limits one file only. A tmpfs limits bytes and files exactly, and shows no host path in the sandbox's mountinfo.
+Its mount is attached nowhere: it exists as long as arena or the sandbox holds its descriptor. So nothing is left of it when
+both are killed, and nothing is mounted on the host meanwhile.
 """
 
 from __future__ import annotations
@@ -30,45 +30,45 @@ NOSUID, NODEV = 2, 4
 MNT_DETACH = 2
 NAME = "workspace"
 RESERVE_BYTES = 1 << 30
-"""Left free on the disk when a workspace is brought home, but for small files: solution.py and the score must find room."""
+"""Left free on the disk when a workspace is copied back, except for small files: solution.py and the score must find room."""
 OTHERS_BYTES = 1 << 30
-"""What others may write to a watched workspace's disk meanwhile without the box being ended for it."""
+"""Other programs may write so much to a watched workspace's disk meanwhile; the sandbox is not ended for it."""
 MEASURED_S = 60.0
 TRIES = 3
 MOVED = (b": No such file or directory", b": Not a directory")
-"""What `du` says, last in its line, of what was moved or removed while it looked."""
+"""How a line of `du` ends for a file that was moved or removed while it looked."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
-class Shelf:
+class WorkspaceMount:
     """A workspace in memory, in the place of a folder."""
 
-    home: Path
-    """The folder that it was filled from, and is brought home to."""
-    mount: int
+    folder: Path
+    """The folder that it was filled from, and is copied back to."""
+    fd: int
     """Descriptor of the mount."""
     limits: Limits
 
     @property
     def path(self) -> Path:
         """Where this process, and one that inherits the descriptor, finds it."""
-        return Path(f"/proc/self/fd/{self.mount}/{NAME}")
+        return Path(f"/proc/self/fd/{self.fd}/{NAME}")
 
-    def bring_home(self) -> LostFiles:
-        """Put what it holds into the folder, whose content is replaced; what was left out. The box must be proven empty."""
-        mode = stat.S_IMODE(self.home.stat().st_mode)
-        # It holds only what arena put there, and is not looked into: another box may have left its tree in it before.
-        done = process.run(["rm", "-rf", "--one-file-system", "--", str(self.home)], limit_s=120)
+    def copy_back(self) -> LostFiles:
+        """Replace the folder's content with the workspace's; return what was left out. The sandbox must be proven empty."""
+        mode = stat.S_IMODE(self.folder.stat().st_mode)
+        # It is removed as it is, and Python does not walk it: another sandbox may have left its tree in it before.
+        done = process.run(["rm", "-rf", "--one-file-system", "--", str(self.folder)], limit_s=120)
         if done.returncode:
-            raise SandboxError(f"cannot clear {self.home}: {done.stderr.decode(errors='replace').strip()}")
-        self.home.mkdir(mode=mode)
-        free_bytes = free(self.home)
+            raise SandboxError(f"cannot clear {self.folder}: {done.stderr.decode(errors='replace').strip()}")
+        self.folder.mkdir(mode=mode)
+        free_bytes = free_space(self.folder)
         cap_bytes = max(0, free_bytes - RESERVE_BYTES)
         return copy_tree.copy(
             self.path,
-            self.home,
+            self.folder,
             cap_bytes=min(cap_bytes, self.limits.workspace_bytes or cap_bytes),
             small_bytes=SUBMISSION_BYTES,
             reserve_bytes=min(free_bytes, RESERVE_BYTES) // 2,
@@ -76,30 +76,30 @@ class Shelf:
 
 
 @contextmanager
-def shelf(home: Path, limits: Limits, uid: int) -> Iterator[Shelf]:
-    """The content of `home` in memory, as the property of user `uid`. OSError where the kernel cannot do it (before 5.2).
+def workspace_in_memory(folder: Path, limits: Limits, uid: int) -> Iterator[WorkspaceMount]:
+    """The content of `folder` in memory, owned by user `uid`. OSError where the kernel cannot do it (before 5.2).
 
     SandboxError when the disk has no room for what it may hold at the end: an agent's whole time would be lost.
     """
     needed_bytes = RESERVE_BYTES + (limits.workspace_bytes or 0)
-    if (free_bytes := free(home)) < needed_bytes:
+    if (free_bytes := free_space(folder)) < needed_bytes:
         raise SandboxError(
-            f"{free_bytes // MIB} MiB are free on the disk of {home}, and {needed_bytes // MIB} MiB are needed to keep what a "
+            f"{free_bytes // MIB} MiB are free on the disk of {folder}, and {needed_bytes // MIB} MiB are needed to keep what a "
             "workspace may hold in the end: make room, set ARENA_HOME to a folder on a larger disk, or lower workspace_mib"
         )
-    mount = detached(limits)
+    mount = detached_tmpfs(limits)
     try:
-        held = Shelf(home, mount, limits)
+        held = WorkspaceMount(folder, mount, limits)
         held.path.mkdir(mode=0o700)
-        lost = copy_tree.copy(home, held.path, owner=uid, cap_bytes=limits.workspace_bytes or 1 << 62)
+        lost = copy_tree.copy(folder, held.path, owner=uid, cap_bytes=limits.workspace_bytes or 1 << 62)
         if lost.count:
-            raise SandboxError(f"the files of {home} do not fit into a workspace of {said(limits)}: {lost.first[0]}")
+            raise SandboxError(f"the files of {folder} do not fit into a workspace of {describe_bounds(limits)}: {lost.first[0]}")
         yield held
     finally:
         os.close(mount)
 
 
-def detached(limits: Limits) -> int:
+def detached_tmpfs(limits: Limits) -> int:
     """Descriptor of a new tmpfs that is mounted nowhere. OSError."""
     options = {"mode": "0711"}
     if limits.workspace_bytes is not None:
@@ -117,59 +117,60 @@ def detached(limits: Limits) -> int:
 
 
 @contextmanager
-def shown(mount: int, place: Path) -> Iterator[None]:
-    """For a moment, a detached mount at a folder of the host, where a process that cannot be given descriptors may bind it.
+def attached(mount: int, place: Path) -> Iterator[None]:
+    """Attach a detached mount to a folder of the host for a moment, for a process that cannot be given descriptors to bind.
 
-    Afterwards it is as detached as before: who holds its descriptor, or has bound it, keeps it.
+    Afterwards it is as detached as before: every process that holds its descriptor, or has bound it, keeps it.
     """
     _call(SYS_MOVE_MOUNT, mount, b"", AT_FDCWD, os.fsencode(place), MOVE_MOUNT_F_EMPTY_PATH)
     try:
         yield
     finally:
-        taken_off(place)
+        detach(place)
 
 
-def taken_off(place: Path) -> None:
-    """No mount at that place any more, whether there was one or not."""
+def detach(place: Path) -> None:
+    """Detach the mount at that place, if there is one."""
     libc.umount2(os.fsencode(place), MNT_DETACH)
 
 
-def said(limits: Limits) -> str:
-    """A workspace's bounds for people."""
+def describe_bounds(limits: Limits) -> str:
+    """A workspace's limits in words; empty without any."""
     size = [] if limits.workspace_bytes is None else [f"{limits.workspace_bytes // MIB} MiB"]
     return ", ".join(size + ([] if limits.workspace_files is None else [f"{limits.workspace_files} files"]))
 
 
-def free(folder: Path) -> int:
-    """Bytes that the disk of a folder still takes."""
+def free_space(folder: Path) -> int:
+    """Free bytes on the disk of a folder."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
 
 
-def watched(folder: Path, limits: Limits) -> Callable[[], str]:
-    """A look, from now on: whether a folder holds more than it may, in words; empty when it does not.
+def workspace_checker(folder: Path, limits: Limits) -> Callable[[], str]:
+    """A check whether a folder holds more than it may, in words; empty when it does not.
 
-    It is no bound: a box may write faster than it is looked at. What has no name any more shows only as room that the disk lost.
+    It is no hard limit: a sandbox may write faster than it is checked. A deleted file that is still open shows only as space
+    that the disk has lost since now.
     """
-    before_bytes = free(folder)
+    before_bytes = free_space(folder)
 
-    def look() -> str:
-        if found := over(folder, limits):
+    def check() -> str:
+        if found := check_workspace(folder, limits):
             return found
-        gone_bytes = before_bytes - free(folder)
+        gone_bytes = before_bytes - free_space(folder)
         if limits.workspace_bytes is not None and gone_bytes > limits.workspace_bytes + OTHERS_BYTES:
             return f"the disk of its workspace lost {gone_bytes} bytes, and the workspace may have {limits.workspace_bytes}"
         return ""
 
-    return look
+    return check
 
 
-def over(folder: Path, limits: Limits) -> str:
-    """Whether the files with a name are too many or too large, or cannot be measured, in words; empty when all is well."""
+def check_workspace(folder: Path, limits: Limits) -> str:
+    """Whether a folder's named files are too many or too large, or cannot be measured, in words; empty when all is well."""
     for bound, option, unit in ((limits.workspace_bytes, "-B1", "bytes"), (limits.workspace_files, "--inodes", "files")):
         if bound is None:
             continue
-        used = _summed(folder, option)
+        used = _disk_usage(folder, option)
         if isinstance(used, str):
             return f"its workspace could not be measured: {used}"
         if used > bound:
@@ -177,20 +178,20 @@ def over(folder: Path, limits: Limits) -> str:
     return ""
 
 
-def _summed(folder: Path, option: str) -> int | str:
-    """What `du` adds up, or why it cannot. It copes with trees too deep for Python and follows no link."""
+def _disk_usage(folder: Path, option: str) -> int | str:
+    """The sum of `du`, or why there is none. `du` copes with trees too deep for Python and follows no link."""
     command = ["du", "-s", "-x", option, "--", str(folder)]
     for _ in range(TRIES):
-        told = process.run(command, limit_s=MEASURED_S, env=os.environ | {"LC_ALL": "C"})
-        if told.timed_out:
+        done = process.run(command, limit_s=MEASURED_S, env=os.environ | {"LC_ALL": "C"})
+        if done.timed_out:
             return "a minute was not enough"
-        if told.returncode == -signal.SIGABRT:  # folders were moved under it, which an assertion of its own forbids
+        if done.returncode == -signal.SIGABRT:  # folders were moved under it, which an assertion of its own forbids
             continue
         # A folder that its owner may not read (0300) can hold anything.
-        if hidden := [line for line in told.stderr.splitlines() if told.returncode and not line.endswith(MOVED)]:
+        if hidden := [line for line in done.stderr.splitlines() if done.returncode and not line.endswith(MOVED)]:
             return hidden[0].decode(errors="replace")
-        if told.stdout:
-            return int(told.stdout.split()[0])
+        if done.stdout:
+            return int(done.stdout.split()[0])
     return "its folders are moved all the time"
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from arena.schema import version_1
 from arena.schema.common import Name, Record
 from arena.schema.limits import Limits
 
@@ -29,7 +30,7 @@ class Route(Record):
     """Send the key as `Authorization: Bearer` although the API has its own header; compatible servers often need it."""
     prices: str | None = None
     """The provider's name in the price table of genai-prices. None: the cost stays unknown."""
-    pinned: bool = False
+    broker: bool = False
     """Whether the route is a broker, which forwards a request to one of many providers. Then a model must name its providers."""
 
     @field_validator("base_url")
@@ -43,8 +44,13 @@ class Route(Record):
 class Routes(Record):
     """`arena/gateway/routes.yaml`, and the user's own routes file."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     routes: Mapping[Name, Route]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_version_1(cls, data: object) -> object:
+        return version_1.routes(data)
 
 
 class Cli(Record):
@@ -93,7 +99,7 @@ class Model(Record):
     route: Name | None = None
     """The route to the model (`arena list routes`). None: the harness needs no model."""
     provider: tuple[str, ...] = ()
-    """On a route that is `pinned`: the only providers that may answer, in order of preference."""
+    """On a broker's route: the only providers that may answer, in order of preference."""
     effort: str | None = None
     plays: str | None = None
     """Built-in harness only: the solution of the problem that it replays, `nothing`, or `run:{name}` for a stored run.

@@ -42,6 +42,19 @@ def baselines(data: object) -> object:
     return upgraded
 
 
+def routes(data: object) -> object:
+    """Routes: a route's `pinned` became `broker`."""
+    if not _is_version_1(data):
+        return data
+    upgraded = _upgraded(data, {})
+    if isinstance(entries := upgraded.get("routes"), Mapping):
+        upgraded["routes"] = {
+            name: _renamed(entry, {"pinned": "broker"}) if isinstance(entry, Mapping) else entry
+            for name, entry in entries.items()
+        }
+    return upgraded
+
+
 def annotation(data: object) -> object:
     """An annotation: nothing of its own changed; its score says its version itself."""
     return _upgraded(data, {}) if _is_version_1(data) else data

@@ -1,4 +1,4 @@
-"""What this computer is, as far as a prompt, a score or `arena doctor` says it. No torch, no process."""
+"""This computer in words, for a prompt, a score or `arena doctor`. Imports no torch and starts no process."""
 
 import os
 import platform
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """The processor's name as the kernel gives it."""
+    """The processor's name from the kernel."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith(("model name", "Model")):
             return line.partition(":")[2].strip()

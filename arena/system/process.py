@@ -1,4 +1,4 @@
-"""The one way to start a process: an argument list, a limit in seconds, and nothing of the process's group left behind."""
+"""Start processes: an argument list, a time limit in seconds, and no process of the group left behind."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Finished:
     timed_out: bool
 
 
-def content(data: bytes) -> int:
-    """A descriptor (close-on-exec) from which a process can read `data` once, without a file anywhere."""
+def readable_fd(data: bytes) -> int:
+    """A descriptor (close-on-exec) from which a process can read `data` once, without a file on disk."""
     fd = os.memfd_create("arena", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(fd), "wb") as stream:
         stream.write(data)
@@ -45,7 +45,7 @@ def start(
     cwd: Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start `argv` as leader of a session of its own, output on two pipes. The caller ends it; OSError when it cannot start."""
+    """Start `argv` in a new session with its output on two pipes. The caller ends it. OSError when it cannot start."""
     return subprocess.Popen(
         list(argv),
         stdin=stdin,
@@ -68,13 +68,13 @@ def run(
     pass_fds: Sequence[int] = (),
     cap_bytes: int = 8 * MIB,
 ) -> Finished:
-    """Run `argv` to its end or to `limit_s`, then kill its whole process group. `env=None` hands on our own environment.
+    """Run `argv` to its end or to `limit_s`, then kill its whole process group. `env=None` passes our own environment on.
 
-    Each output stream is kept up to `cap_bytes` and read on, so that a flood neither fills memory nor blocks the process.
+    Each output stream is kept up to `cap_bytes` and read to its end: a flood neither fills memory nor blocks the process.
     OSError when it cannot be started.
     """
     began = time.monotonic()
-    source = content(stdin)
+    source = readable_fd(stdin)
     try:
         process = start(argv, stdin=source, env=env, cwd=cwd, pass_fds=pass_fds)
     finally:
@@ -87,10 +87,10 @@ def run(
         ended = _pump(pipes, cap_bytes, began + limit_s, exited)
     finally:
         os.close(exited)
-        # Not reaped yet, so the group's number is still ours and nobody else's.
+        # Not reaped yet, so the group's number still belongs to this group.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    # What the group had written is still in the pipes. A process that left the group may hold them open: hence the limit.
+    # The group's last output is still in the pipes. A process that left the group may hold them open: hence the limit.
     _pump(pipes, cap_bytes, time.monotonic() + DRAIN_S)
     process.stdout.close()
     process.stderr.close()
@@ -98,7 +98,7 @@ def run(
 
 
 def _pump(pipes: dict[int, bytearray], cap_bytes: int, deadline: float, exited: int | None = None) -> bool:
-    """Read `pipes` until `exited` (a pidfd) fires, or without one until all are at their end; False at the deadline."""
+    """Read `pipes` until the process of `exited` (a pidfd) ends, or without one to their end; False at the deadline."""
     poll = select.poll()
     for fd in (*pipes, *(() if exited is None else (exited,))):
         poll.register(fd, select.POLLIN)

@@ -1,4 +1,4 @@
-"""What a run depended on that is not in its cell: this arena, its libraries, this machine."""
+"""What a run depended on besides its cell: this arena, its libraries, this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arena.system import machine, process
 
 
 def origin() -> dict[str, str | None]:
-    """For a run's manifest."""
+    """These facts, for a run's manifest."""
     return {
         "arena_version": arena.__version__,
         "arena_commit": commit(),
@@ -23,18 +23,20 @@ def origin() -> dict[str, str | None]:
 
 
 def commit() -> str | None:
-    """The commit that a checkout is at, with `-dirty` when it was changed since; None outside one."""
+    """The checkout's commit, with `-dirty` when it was changed since; None outside one."""
     if (root := paths.checkout()) is None:
         return None
     try:
-        told = process.run(["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], limit_s=20)
+        described = process.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], limit_s=20
+        )
     except OSError:  # no git here
         return None
-    return told.stdout.decode().strip() if told.returncode == 0 else None
+    return described.stdout.decode().strip() if described.returncode == 0 else None
 
 
 def version(distribution: str) -> str | None:
-    """Of an installed distribution; None where there is none of that name."""
+    """Version of an installed distribution; None without one of that name."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -65,7 +65,7 @@ ANSWERS_AS = "Z.AI"
 def missing(harness: str) -> str | None:
     """Why the harness's CLI cannot run, or None."""
     try:
-        install.found(catalog.harness(harness))
+        install.installed(catalog.harness(harness))
     except UsageError as error:
         return str(error).splitlines()[0]
     return None
@@ -82,7 +82,7 @@ def routes(url: str) -> dict[str, Any]:
         "routes": {
             "anthropic": route("anthropic", "/v1", prices="anthropic"),
             "openai": route("responses", "/v1", prices="openai"),
-            "openrouter": route("chat", "/api/v1", prices="openrouter", pinned=True),
+            "openrouter": route("chat", "/api/v1", prices="openrouter", broker=True),
             "moonshot": route("chat", "/v1", prices="moonshotai"),
             "google": route("gemini", "/v1beta", prices="google"),
             "own": route("chat", "/v1"),

@@ -22,7 +22,7 @@ SNOOP = (
 )
 
 
-@pytest.fixture(params=AGENTS.values(), ids=AGENTS)
+@pytest.fixture(params=list(AGENTS.values()), ids=list(AGENTS))
 def agent(request) -> Agent:
     if reason := missing(request.param.harness):
         pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""Hostile agents beside an honest one, and arenas killed while they play, by scripts/measure_faults.py."""
+"""Hostile agents beside an honest one, and arenas killed while agents run, by scripts/measure_faults.py."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sa
 
 
 def measured(*words: str) -> list[str]:
-    """What the script found, line by line."""
+    """The script's report, line by line."""
     done = subprocess.run(
         [sys.executable, "scripts/measure_faults.py", *words],
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/local/bin:/usr/bin:/bin"},
@@ -28,18 +28,18 @@ def measured(*words: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timing
-def test_the_honest_one_finishes_among_hostile_ones():
+def test_honest_agents_finish_beside_hostile_ones():
     cells = ["honest 1", "fork bomb", "memory hog", "many files"]
     *played, host, left, _ = measured("load", "--cells", ",".join(cells), "--budget", "15")
     status = {line[:22].strip(): line[22:32].strip() for line in played}
     assert status["honest 1"] == "complete", played
     assert set(status) == set(cells)
-    assert float(re.search(r"median ([0-9.]+) ms", host)[1]) < 100
+    assert (median := re.search(r"median ([0-9.]+) ms", host)) and float(median[1]) < 100
     assert left == "left: nothing"
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_an_arena_that_was_killed():
+def test_nothing_is_left_of_a_killed_arena():
     counts, left, _ = measured("ended", "--count", "4")
     assert left == "left: nothing"
     assert re.fullmatch(r"4 kills, (\d) runs, of which interrupted: \1", counts)

@@ -80,14 +80,14 @@ def test_usage_in_disjoint_parts(name):
 
 
 @each
-def test_a_model_that_is_not_there(name):
+def test_unknown_models_are_refused(name):
     found = steps(name, f"{name}-failed")
     assert not [step for step in of(found, "end") if step["ok"]]
     if name != "kimi":  # tells it on standard error
         assert "model" in of(found, "error")[0]["text"]
 
 
-def test_retries_are_told():
+def test_retries_are_reported():
     retry = {"role": "meta", "type": "turn.step.retrying", "error_message": "500 it failed", "status_code": 500}
     assert READ["kimi"](retry) == [{"kind": "error", "text": "500 it failed", "status": 500}]
     retry = {"type": "system", "subtype": "api_retry", "error_status": 401, "error": "authentication_failed"}
@@ -96,7 +96,7 @@ def test_retries_are_told():
     assert step["status"] == 429
 
 
-def test_tools_that_were_not_permitted_are_no_good_end():
+def test_denied_tools_are_not_a_good_end():
     """Without its permission flag the program ends with exit code 0, and `is_error` is false."""
     result = next(event for event in events("claude") if event["type"] == "result")
     assert READ["claude"](result)[-1]["ok"]

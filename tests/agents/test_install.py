@@ -37,6 +37,7 @@ def made(home, version="2.1.7", started=True, node="24.1.0"):
 def test_found(home):
     made(home)
     found = install.installed(harness())
+    assert found is not None
     assert (found.package, found.version, found.folder) == ("@some/tool", "2.1.7", home / "tool")
     assert found.recorded("tool")["sha256"] == "a8076d3d28d21e02012b20eaf7dbf75409a6277134439025f282e368e3305abf"
 
@@ -45,7 +46,7 @@ def test_found(home):
     ("version", "started", "words"),
     [(None, True, "is not installed in"), ("2.0.9", True, "arena supports >=2.1,<2.2"), ("2.1.7", False, "has no tool")],
 )
-def test_what_does_not_fit_says_what_to_type(home, version, started, words):
+def test_clis_that_do_not_fit_say_what_to_type(home, version, started, words):
     if version:
         made(home, version, started)
     with pytest.raises(UsageError, match=words) as refused:
@@ -53,7 +54,7 @@ def test_what_does_not_fit_says_what_to_type(home, version, started, words):
     assert str(refused.value).endswith("run `arena install tool`")
 
 
-def test_a_harness_without_a_program(home):
+def test_harnesses_without_a_cli_need_none(home):
     assert install.installed(harness().model_copy(update={"cli": None})) is None
 
 
@@ -66,14 +67,14 @@ def test_ranges(version, wanted, fits):
 
 
 @pytest.mark.parametrize(("node", "words"), [(None, "and .* has none"), ("20.0.0", "has 20.0.0")])
-def test_what_the_program_needs_beside_it(home, node, words):
+def test_companion_packages_are_checked(home, node, words):
     made(home, node=node)
     with pytest.raises(UsageError, match=f"Tool needs node 24.1.0, (and )?.*{words.removeprefix('and .* ')}"):
         install.installed(harness())
 
 
 @pytest.mark.parametrize("cli", [{"versions": "^2.1"}, {"packages": ["tool"]}, {"packages": ["tool@1 --global"]}])
-def test_a_cli_that_makes_no_sense_is_refused_when_it_is_read(cli):
+def test_malformed_clis_are_refused_on_reading(cli):
     with pytest.raises(ValueError, match="give"):
         harness(**cli)
 

@@ -12,7 +12,7 @@ from arena.schema import Harness, Model
 ROUTES = """
 schema_version: 1
 routes:
-  broker: {title: Broker, apis: [chat], base_url: "https://broker.test/v1", key: BROKER_KEY, pinned: true}
+  broker: {title: Broker, apis: [chat], base_url: "https://broker.test/v1", key: BROKER_KEY, broker: true}
   own: {title: Own, apis: [chat, responses], base_url: "http://127.0.0.1:8000/v1", key: null}
 """
 
@@ -43,7 +43,7 @@ def test_a_broker_needs_a_pin():
 def test_providers_of_the_run_replace_the_models(own, given, unpinned, found):
     made = select._with_providers(selected(route="broker", id="a/b", provider=own), given, unpinned=unpinned)
     assert made.model.provider == found
-    assert model_access.model_access(made).provider == found
+    assert (access := model_access.model_access(made)) is not None and access.provider == found
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,7 @@ def test_options_without_meaning_are_refused(model, given, words):
 
 def test_access_holds_route_key_and_caps():
     found = model_access.model_access(selected(route="broker", id="a/b", provider=("x",)), Caps(requests=3), 9.0)
+    assert found is not None
     assert (found.model, found.key, found.route.title, found.caps.requests, found.patience_s) == (
         "a/b",
         "sk-a-real-one",
@@ -71,7 +72,7 @@ def test_access_holds_route_key_and_caps():
         9.0,
     )
     assert "sk-a-real-one" not in repr(found)
-    assert model_access.model_access(selected(route="own")).model == "m"
+    assert (own := model_access.model_access(selected(route="own"))) is not None and own.model == "m"
     assert model_access.model_access(selected()) is None
 
 

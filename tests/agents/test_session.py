@@ -82,13 +82,13 @@ def test_the_table_of_endings(program: str, terminal: bool, status: str, code: i
     assert (played.agent_status, played.exit_code) == (status, code), played.message
 
 
-def test_a_command_that_is_not_there(run: RunFolder) -> None:
+def test_missing_commands_crash(run: RunFolder) -> None:
     played = play(agent("no-such-program"), run)
     assert played.agent_status == "crashed"
     assert "no-such-program" in played.message
 
 
-def test_the_last_words_of_a_crash_are_told(run: RunFolder) -> None:
+def test_crash_messages_end_with_stderr(run: RunFolder) -> None:
     played = play(python("import sys; sys.exit('\\x1b[31mout of\\tcoffee\\x07')"), run)
     assert played.message == "the command ended with exit code 1; agent/stderr.log ends: [31mout of coffee"
 
@@ -111,7 +111,7 @@ def test_the_prompt_arrives(how: str, run: RunFolder) -> None:
     assert stdin == ("Write a {model} kernel.\n" if how == "stdin" else "")
 
 
-def test_an_effort_that_nobody_names(run: RunFolder) -> None:
+def test_missing_efforts_are_refused(run: RunFolder) -> None:
     chosen = agent("true", "{effort}")._replace(model=Model())
     with pytest.raises(UsageError, match="model m names none"):
         play(chosen, run)
@@ -210,7 +210,7 @@ def test_broken_events(run: RunFolder) -> None:
     assert (played.agent_status, played.events) == ("complete", 2)
 
 
-def test_what_a_display_is_given_is_harmless(run: RunFolder) -> None:
+def test_displayed_text_is_harmless(run: RunFolder) -> None:
     said: list[Progress] = []
     program = r"""
         import json, time
@@ -244,7 +244,7 @@ def test_daemons_end_with_the_session(run: RunFolder) -> None:
     assert (run.work / "beat").stat().st_size == size > 0
 
 
-def test_prankster(run: RunFolder) -> None:
+def test_hostile_workspaces_are_survived(run: RunFolder) -> None:
     """The workspace at the end is links, FIFOs, a huge sparse file, a deep tree and folders nobody may read."""
     for name in ("reference.py", "check.py", "PROMPT.md"):
         (run.work / name).write_text("ours")
@@ -329,11 +329,13 @@ with run_folder.create(cell(), manifest={{}}, root=Path({runs!r})) as made:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_an_arena_that_is_ended(number: signal.Signals, tmp_path: Path) -> None:
+def test_arena_that_is_ended_leaves_an_interrupted_run(number: signal.Signals, tmp_path: Path) -> None:
     """Killed or interrupted, it leaves a run that is listed as interrupted, and no process."""
     here = Path(__file__).parent
     program = PARENT.format(tests=str(here.parent), root=str(here.parents[1]), runs=str(tmp_path))
-    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as process:
+    with command.interruptible_children():
+        started = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)
+    with started as process:
         command.until(lambda: any(path.stat().st_size for path in tmp_path.glob("*/agent/stdout.jsonl")), "the agent")
         assert [state.state for state in run_folder.list_runs(tmp_path)] == ["running"]
         assert command.alive(f"{tmp_path}/agent")
@@ -404,7 +406,7 @@ def test_replay(run: RunFolder, home: dict[str, Path], tmp_path: Path) -> None:
         assert after[-1] - after[0] == pytest.approx(before[-1] - before[0], abs=1.5)
 
 
-def test_names_that_are_not_there(run: RunFolder, home: dict[str, Path]) -> None:
+def test_unknown_cheats_and_runs_are_refused(run: RunFolder, home: dict[str, Path]) -> None:
     """Nor does a name lead out of the folder: `../naive` is no cheat."""
     root = run.folder.parent
     with pytest.raises(UsageError, match=r"unknown cheat of add 'skyp': did you mean 'skip'\? \(known: skip\)"):

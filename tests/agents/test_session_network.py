@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from loopback import echo, reach_loopback, upstream
 from sessions import DONE, play, python
-from test_bridge import served
-from test_egress import echo, near, upstream
 from test_session import run
+from unix_server import served
 
 from arena.errors import SandboxError
 from arena.gateway.egress.rules import rule
@@ -61,7 +61,7 @@ def asked(run: RunFolder, program: str, network: Network) -> tuple[Session, dict
 
 def test_allow(run: RunFolder) -> None:
     with upstream(echo) as port, served(lambda link: link.sendall(b"model says")) as gateway:
-        given = Network("allow", (rule(f"good.example:{port}"),), near, gateway, loopback)
+        given = Network("allow", (rule(f"good.example:{port}"),), reach_loopback, gateway, loopback)
         program = f"""
             say("allowed", tunnel("good.example", {port}))
             say("other", tunnel("other.example", 443))
@@ -93,12 +93,12 @@ def test_allow(run: RunFolder) -> None:
     assert len(lines) == 4
 
 
-def test_a_proxy_that_cannot_log_is_a_note_in_the_record(run: RunFolder) -> None:
+def test_proxies_that_cannot_log_leave_a_note(run: RunFolder) -> None:
     run.network.symlink_to("/dev/full")
     program = 'say("answers", [tunnel("other.example", 443)[0] for _ in range(3)])'
     played, said = asked(run, program, network("allow", ("good.example",)))
     assert said["answers"] == [403] * 3
-    assert played.message.endswith("; the allow proxy's log ends early, as it cannot be written (No space left on device)")
+    assert played.message.endswith("; the egress proxy's log ends early, as it cannot be written (No space left on device)")
     (trouble,) = [event for event in run_folder.read_events(run) if event["kind"] == "network_trouble"]
     assert len(trouble["troubles"]) == 1
 
@@ -127,8 +127,8 @@ def test_open_is_marked(run: RunFolder) -> None:
     assert (ended["network"], ended["unsealed"]) == ("open", True)
 
 
-def test_a_gateway_that_is_not_there(run: RunFolder, tmp_path: Path) -> None:
-    with pytest.raises(SandboxError, match="gateway: the socket that a bridge should lead to: No such file"):
+def test_missing_gateways_are_refused(run: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match="gateway: a bridge should lead to this socket: No such file"):
         play(python("pass"), run, network=Network(gateway=tmp_path / "gateway"))
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "dead"))

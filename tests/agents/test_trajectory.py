@@ -34,7 +34,7 @@ def test_steps_are_kept_in_order_with_their_time(tmp_path):
     assert steps.ended_s is not None
 
 
-def test_an_end_that_was_none(tmp_path):
+def test_steps_after_an_end_undo_it(tmp_path):
     steps = taken(tmp_path, {"steps": [END]}, {"steps": [CALL]})
     assert (steps.ended_s, steps.ended_well) == (None, False)
 
@@ -44,7 +44,7 @@ def test_usage_after_the_end_does_not_undo_it(tmp_path):
     assert taken(tmp_path, {"steps": [END]}, {"steps": [usage]}).ended_s is not None
 
 
-def test_an_end_that_is_not_well(tmp_path):
+def test_ends_with_errors_are_not_well(tmp_path):
     error = {"kind": "error", "text": "401", "status": 401}
     steps = taken(tmp_path, {"steps": [error, END | {"ok": False}]})
     assert steps.ended_s is not None
@@ -97,6 +97,6 @@ def test_usage_that_makes_no_sense_counts_nothing(tmp_path, count):
     assert steps.usage.input_tokens == (1 if count is True else 0)
 
 
-def test_what_json_cannot_hold_is_left_out(tmp_path):
+def test_values_beyond_json_are_left_out(tmp_path):
     steps = taken(tmp_path, {"steps": [CALL | {"input": {"n": float("nan")}}]}, read=lambda event: event["steps"])
     assert (steps.misread, kept(tmp_path / "trajectory.jsonl")) == (1, [])

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from arena.agents.trajectory import Trajectory
-from arena.agents.transcript import BREATH_S, Transcript
+from arena.agents.transcript import PAUSE_S, Transcript
 
 PIPE_BYTES = 64 << 10
 """What a pipe of Linux holds."""
@@ -31,6 +31,6 @@ def test_a_flood_waits_for_its_reader(tmp_path: Path) -> None:
         over.set()
         writer.join()
         transcript.close()
-        reads = (time.monotonic() - began_s) / BREATH_S + 1
+        reads = (time.monotonic() - began_s) / PAUSE_S + 1
     assert PIPE_BYTES < written[0] <= (reads + 1) * PIPE_BYTES
     assert (tmp_path / "stdout.jsonl").stat().st_size == written[0]

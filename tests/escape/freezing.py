@@ -55,7 +55,7 @@ def frozen(host: Host, text: str, during: Callable[[RunningSandbox], object] = l
                 after, used = area[:8], running.cpu_ns()
                 if after != before and used == stopped:
                     raise Open("it ran while frozen, and no clock shows it")
-                running.thaw()
+                running.resume()
     return "it did not run" if after == before else "it ran, and the CPU clocks show it"
 
 

@@ -12,7 +12,7 @@ import socket
 import struct
 from pathlib import Path
 
-from arena.sandboxes.bwrap import UIDS
+from arena.sandboxes.lifecycle import UIDS
 
 libc = ctypes.CDLL(None, use_errno=True)
 NAMESPACES = 0x00020000 | 0x40000000 | 0x08000000 | 0x04000000

@@ -11,8 +11,8 @@ from typing import Any
 
 from arena.sandboxes import SandboxSpec
 from arena.sandboxes.host import survey
-from arena.sandboxes.profile import Argument, arguments
-from arena.sandboxes.python_env import Runtime
+from arena.sandboxes.profile import Argument, bwrap_arguments
+from arena.sandboxes.python_env import PythonEnvironment
 from arena.system import process
 from escape.host_namespaces import CONTROL_UID
 
@@ -75,12 +75,12 @@ def weaken(variant: str, words: list[Argument]) -> list[Argument]:
 def build(variant: str, spec: SandboxSpec, lure: str) -> WeakenedSandbox:
     """The sandbox of that variant, with the same files and the system's Python, which every user may run."""
     version = process.run([str(SYSTEM_PYTHON), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], limit_s=20).stdout
-    runtime = Runtime(version=version.decode().strip(), python=str(SYSTEM_PYTHON.resolve()))
-    words = weaken(variant, list(arguments(spec, runtime, survey(()))))
+    python = PythonEnvironment(version=version.decode().strip(), interpreter=str(SYSTEM_PYTHON.resolve()))
+    words = weaken(variant, list(bwrap_arguments(spec, python, survey(()))))
     options, fds = [], []
     for word in words:
         if isinstance(word, bytes):
-            fds.append(process.content(word))
+            fds.append(process.readable_fd(word))
             options.append(str(fds[-1]))
         else:
             options.append(str(word))
@@ -91,7 +91,7 @@ def build(variant: str, spec: SandboxSpec, lure: str) -> WeakenedSandbox:
 
 def start(sandbox: WeakenedSandbox, plan: dict[str, Any], own_session: bool = True) -> subprocess.Popen[bytes]:
     """Start a weakened sandbox with the plan on its standard input."""
-    source = process.content(json.dumps(plan).encode())
+    source = process.readable_fd(json.dumps(plan).encode())
     user: dict[str, Any] = {} if sandbox.uid is None else {"user": sandbox.uid, "group": sandbox.uid, "extra_groups": []}
     try:
         return subprocess.Popen(

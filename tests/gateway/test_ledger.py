@@ -1,4 +1,4 @@
-"""A ledger adds up to the same live and from its file, however it ended."""
+"""A ledger, its totals and the stops that follow: the same live and from the file, however the run ended."""
 
 import json
 from dataclasses import asdict
@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 
 from arena.errors import DataError
 from arena.files import jsonl
-from arena.files.jsonl import Lines
+from arena.files.jsonl import JsonLines
 from arena.gateway.config import Caps, ModelAccess, Stop
-from arena.gateway.model.estimate import charged
 from arena.gateway.model.ledger import Ledger, opened, read
-from arena.gateway.model.ledger_lines import FAILED, FAULTS, GOOD, Began, Closed, Ended, Full, Line, Refused, Stopped
-from arena.gateway.model.stops import exhausted, failed, why
-from arena.gateway.model.totals import Tally
-from arena.gateway.model.usage import Tokens
+from arena.gateway.model.ledger_lines import FAILED, FAULTS, GOOD, Began, Closed, Ended, Full, Line, Refused, Stopped, Tokens
+from arena.gateway.model.outcome import with_estimate
+from arena.gateway.model.totals import Totals, caps_exhausted, failure_reason, request_failed
 from arena.schema import Route, Usage
 
 
@@ -40,9 +38,9 @@ def ended(n: int, s: float = 0.0, how: str = "whole", **more: Any) -> Ended:
     return Ended(n=n, s=s, how=how, **{"status": 200, "finish": "stop"} | more)  # type: ignore[arg-type]
 
 
-def tally(*all_of: Line) -> Tally:
-    found = Tally()
-    for line in all_of:
+def totals(*lines: Line) -> Totals:
+    found = Totals()
+    for line in lines:
         found = found.add(line)
     return found
 
@@ -65,7 +63,7 @@ ends = st.builds(
 @given(
     st.lists(st.tuples(ends, st.booleans(), st.sampled_from(("model", "count")), st.none() | st.sampled_from(("low", "high"))))
 )
-def test_live_and_from_its_file_it_is_the_same(tmp_path_factory: pytest.TempPathFactory, requests: list[Any]):
+def test_live_totals_equal_those_of_the_file(tmp_path_factory: pytest.TempPathFactory, requests: list[Any]):
     path = tmp_path_factory.mktemp("ledger") / "ledger.jsonl"
     with opened(path) as ledger:
         for n, (end, comes, kind, effort) in enumerate(requests, 1):
@@ -73,7 +71,7 @@ def test_live_and_from_its_file_it_is_the_same(tmp_path_factory: pytest.TempPath
             ledger.add(Refused("t", 1.0, 403, "p", "r"))
             if comes:
                 ledger.add(Ended(**{**asdict(end), "n": n, "tokens": end.tokens}))
-        live = ledger.tally.ended(3e4)
+        live = ledger.totals.ended(3e4)
         ledger.add(Closed(3e4, live.backoff_s))
     assert read(path) == live
     with path.open("ab") as file:
@@ -82,10 +80,10 @@ def test_live_and_from_its_file_it_is_the_same(tmp_path_factory: pytest.TempPath
     assert live.requests == sum(kind == "model" for _, _, kind, _ in requests)
 
 
-def test_what_it_adds_up():
+def test_totals_add_up_tokens_and_cost():
     one = ended(1, 2.0, tokens=Tokens(10, 20, 30, 5, 40, 50), cost_usd=0.5, cost_source="provider", model="m", provider="P")
     two = ended(2, 3.0, tokens=Tokens(1, 2, 3, 0, 4, 5), cost_usd=0.25, cost_source="prices", model="m-2")
-    usage = tally(began(1, effort="high"), began(2, effort="low"), began(3, effort="high"), one, two).usage
+    usage = totals(began(1, effort="high"), began(2, effort="low"), began(3, effort="high"), one, two).usage
     assert usage == Usage(
         requests=3,
         input_tokens=11,
@@ -99,16 +97,16 @@ def test_what_it_adds_up():
         providers=("P",),
         efforts=("high", "low"),
     )
-    assert tally(began(1), one).tokens == 150
+    assert totals(began(1), one).tokens == 150
 
 
 @pytest.mark.parametrize(("cost", "source", "total"), [(None, None, None), (0.5, "prices", None)])
-def test_one_unknown_cost_makes_all_unknown(cost: float | None, source: Any, total: float | None):
+def test_one_unknown_cost_makes_the_total_unknown(cost: float | None, source: Any, total: float | None):
     priced = ended(1, tokens=Tokens(1), cost_usd=cost, cost_source=source)
     unknown = ended(2, tokens=Tokens(1))
-    assert tally(began(1), began(2), priced, unknown).usage.cost_usd is total
-    assert tally(began(1), began(2), unknown, priced).usage.cost_usd is total
-    assert tally(began(1), began(2), priced, ended(2)).usage.cost_usd == cost  # without tokens: unmetered
+    assert totals(began(1), began(2), priced, unknown).usage.cost_usd is total
+    assert totals(began(1), began(2), unknown, priced).usage.cost_usd is total
+    assert totals(began(1), began(2), priced, ended(2)).usage.cost_usd == cost  # without tokens: unmetered
 
 
 @pytest.mark.parametrize(
@@ -126,15 +124,15 @@ def test_one_unknown_cost_makes_all_unknown(cost: float | None, source: Any, tot
         ("left", 200, 0, 1),
     ],
 )
-def test_what_counts_as_what(how: str, status: int | None, is_failed: int, unmetered: int):
-    usage = tally(began(1), ended(1, how=how, status=status)).usage
+def test_each_ending_counts_as_failed_or_unmetered(how: str, status: int | None, is_failed: int, unmetered: int):
+    usage = totals(began(1), ended(1, how=how, status=status)).usage
     assert (usage.failed, usage.unmetered) == (is_failed, unmetered)
     assert (how in FAILED) == bool(is_failed)
     assert not set(FAULTS) & set(GOOD)
 
 
-def test_back_off_is_from_the_first_failure_to_the_next_good_ones_beginning():
-    found = tally(
+def test_back_off_ends_when_the_next_good_request_begins():
+    found = totals(
         began(1, 0.0),
         ended(1, 10.0, "error", status=429),
         began(2, 12.0),
@@ -150,16 +148,16 @@ def test_back_off_is_from_the_first_failure_to_the_next_good_ones_beginning():
     assert found.failing_since_s is None
 
 
-def test_back_off_has_a_bound_and_counts_while_it_lasts():
-    failing = tally(began(1), ended(1, 10.0, "error", status=429))
+def test_back_off_is_bounded_and_counts_while_it_lasts():
+    failing = totals(began(1), ended(1, 10.0, "error", status=429))
     assert [failing.backoff_s(until_s) for until_s in (5.0, 15.0, 310.0, 9999.0)] == [0.0, 5.0, 300.0, 300.0]
     again = failing.add(began(2, 900.0)).add(ended(2, 901.0)).add(began(3, 902.0)).add(ended(3, 903.0, "error", status=500))
     assert (again.usage.backoff_s, again.backoff_s(904.0)) == (300.0, 301.0)
     assert again.add(Closed(950.0, 333.0)).ended(999.0).backoff_s == 333.0
 
 
-def test_names_are_few():
-    many = tally(*[began(n, effort=f"e{n}") for n in range(99)], *[ended(n, model=f"m{n}", provider=f"p{n}") for n in range(99)])
+def test_only_the_first_names_are_kept():
+    many = totals(*[began(n, effort=f"e{n}") for n in range(99)], *[ended(n, model=f"m{n}", provider=f"p{n}") for n in range(99)])
     assert (len(many.usage.efforts), len(many.usage.models), len(many.usage.providers)) == (16, 16, 16)
 
 
@@ -176,7 +174,7 @@ def test_names_are_few():
     ],
 )
 def test_an_answer_without_its_end_is_unmetered(more: Any, missing: int):
-    assert tally(began(1), ended(1, **more)).usage.unmetered == missing
+    assert totals(began(1), ended(1, **more)).usage.unmetered == missing
 
 
 def about_to_charge(prices: str | None = "openai") -> ModelAccess:
@@ -184,44 +182,43 @@ def about_to_charge(prices: str | None = "openai") -> ModelAccess:
     return ModelAccess("chat", route, None, "gpt-5.5")
 
 
-def test_what_could_not_be_metered_is_charged_by_estimate():
+def test_unmetered_answers_are_charged_by_estimate():
     whole = ended(1, tokens=Tokens(10, output=5), cost_usd=0.5)
-    assert charged(about_to_charge(), began(1, bytes=9999), whole) == whole
-    lost = charged(about_to_charge(), began(1, bytes=3000), ended(1, how="left", finish=None, bytes=600))
+    assert with_estimate(about_to_charge(), began(1, bytes=9999), whole) == whole
+    lost = with_estimate(about_to_charge(), began(1, bytes=3000), ended(1, how="left", finish=None, bytes=600))
     assert (lost.charged_tokens, lost.tokens) == (1200, None)
     assert lost.charged_usd is not None
     assert lost.charged_usd > 0
-    thinking = charged(about_to_charge(), began(1, bytes=3000), ended(1, how="left", status=None, finish=None, seconds=60.0))
+    thinking = with_estimate(
+        about_to_charge(), began(1, bytes=3000), ended(1, how="left", status=None, finish=None, seconds=60.0)
+    )
     assert thinking.charged_tokens == 7000
-    partly = charged(
+    partly = with_estimate(
         about_to_charge(), began(1, bytes=3000), ended(1, how="cut", finish=None, tokens=Tokens(50, output=1), bytes=600)
     )
     assert partly.charged_tokens == 199
-    assert charged(about_to_charge(None), began(1), ended(1, finish=None)).charged_usd is None
-    tier = charged(about_to_charge(), began(1), ended(1, tier="priority", tokens=Tokens(1000, output=1000)))
+    assert with_estimate(about_to_charge(None), began(1), ended(1, finish=None)).charged_usd is None
+    tier = with_estimate(about_to_charge(), began(1), ended(1, tier="priority", tokens=Tokens(1000, output=1000)))
     assert (tier.charged_tokens, (tier.charged_usd or 0.0) > 0.0, tier.cost_usd) == (0, True, None)
-    assert charged(about_to_charge(), began(1, kind="count"), ended(1)) == ended(1)
+    assert with_estimate(about_to_charge(), began(1, kind="count"), ended(1)) == ended(1)
 
 
-def test_estimates_count_against_the_caps_alone():
-    used = tally(began(1), ended(1, finish=None, charged_tokens=15, charged_usd=0.5))
+def test_estimates_count_against_the_caps_only():
+    used = totals(began(1), ended(1, finish=None, charged_tokens=15, charged_usd=0.5))
     assert (used.usage.cost_usd, used.usage.input_tokens, used.usage.output_tokens) == (None, 0, 0)
-    assert exhausted(about(tokens=16, cost_usd=0.6), used) is None
+    assert caps_exhausted(about(tokens=16, cost_usd=0.6), used) is None
     for caps in ({"tokens": 15}, {"cost_usd": 0.5}):
-        stop = exhausted(about(**caps), used)
+        stop = caps_exhausted(about(**caps), used)
         assert stop is not None
-        assert (stop.status, "by estimate" in stop.message) == ("budget_exhausted", True)
-    unknown = tally(began(1), ended(1, finish=None, charged_usd=None))
-    assert exhausted(about(tokens=1000), unknown) is None
-    stop = exhausted(about(cost_usd=1000.0), unknown)
+        assert (stop.status, "estimated" in stop.message) == ("budget_exhausted", True)
+    unknown = totals(began(1), ended(1, finish=None, charged_usd=None))
+    assert caps_exhausted(about(tokens=1000), unknown) is None
+    stop = caps_exhausted(about(cost_usd=1000.0), unknown)
     assert stop is not None
-    assert "no known cost" in stop.message
+    assert "the cost of an answer is unknown" in stop.message
 
 
-# ---------------------------------------------------------------- the file
-
-
-def test_what_had_not_ended_is_unmetered(tmp_path: Path):
+def test_a_request_without_its_end_is_unmetered(tmp_path: Path):
     path = tmp_path / "ledger.jsonl"
     with opened(path) as ledger:
         for line in (began(1), ended(1, 10.0, "error", status=429), began(2, 12.0), began(3, 17.0, kind="count")):
@@ -245,27 +242,27 @@ def test_refusals_and_counting_leave_room_for_the_model(tmp_path: Path):
 @pytest.mark.parametrize(
     "text", ["{}\n", "nonsense\n", '{"event": "ended"}\n', '{"event": "other"}\n', "\n", b"\xff\n".decode("latin-1")]
 )
-def test_what_is_no_ledger(tmp_path: Path, text: str):
+def test_invalid_ledgers_name_the_line(tmp_path: Path, text: str):
     path = tmp_path / "ledger.jsonl"
     path.write_text(json.dumps(asdict(Full())) + "\n" + text, encoding="latin-1")
-    with pytest.raises(DataError, match=r"ledger\.jsonl:2: is no line of a ledger"):
+    with pytest.raises(DataError, match=r"ledger\.jsonl:2: not a line of a ledger"):
         read(path)
     with pytest.raises(DataError, match="cannot be read"):
         read(tmp_path / "none")
 
 
-def test_a_ledger_is_never_written_over(tmp_path: Path):
+def test_a_ledger_is_never_overwritten(tmp_path: Path):
     path = tmp_path / "ledger.jsonl"
     path.write_text("")
     with pytest.raises(FileExistsError), opened(path):
         pass
 
 
-def test_a_full_ledger_says_so_and_ends(tmp_path: Path):
+def test_a_full_ledger_ends_with_a_full_line(tmp_path: Path):
     path = tmp_path / "ledger.jsonl"
     path.write_bytes(b" " * (jsonl.BYTES - 400))
     with FileIO(path, "a") as file:
-        ledger = Ledger(Lines(file))
+        ledger = Ledger(JsonLines(file))
         while ledger.add(began(2)) == "":
             pass
         assert ledger.add(began(3)) == "the ledger is full"
@@ -273,12 +270,9 @@ def test_a_full_ledger_says_so_and_ends(tmp_path: Path):
     assert path.read_bytes().endswith(b'{"event": "full"}\n')
 
 
-def test_a_full_disk_is_told():
+def test_a_full_disk_is_reported():
     with FileIO("/dev/full", "a") as file:
-        assert Ledger(Lines(file)).add(began(1)) == "the ledger cannot be written (No space left on device)"
-
-
-# ---------------------------------------------------------------- stops
+        assert Ledger(JsonLines(file)).add(began(1)) == "the ledger cannot be written (No space left on device)"
 
 
 def about(**caps: Any) -> ModelAccess:
@@ -286,32 +280,32 @@ def about(**caps: Any) -> ModelAccess:
     return ModelAccess("chat", route, None, "m", caps=Caps(**caps), patience_s=300.0)
 
 
-def test_caps():
-    used = tally(began(1), ended(1, tokens=Tokens(10, output=5), cost_usd=0.5, cost_source="provider"))
-    assert exhausted(about(), used) is None
-    assert exhausted(about(requests=2, tokens=16, cost_usd=0.51), used) is None
+def test_used_up_caps_give_a_stop():
+    used = totals(began(1), ended(1, tokens=Tokens(10, output=5), cost_usd=0.5, cost_source="provider"))
+    assert caps_exhausted(about(), used) is None
+    assert caps_exhausted(about(requests=2, tokens=16, cost_usd=0.51), used) is None
     for caps in ({"requests": 1}, {"tokens": 15}, {"cost_usd": 0.5}):
-        stop = exhausted(about(**caps), used)
+        stop = caps_exhausted(about(**caps), used)
         assert stop is not None
         assert stop.status == "budget_exhausted"
 
 
-def test_a_cap_in_dollars_counts_what_is_known():
-    used = tally(began(1), began(2), ended(1, tokens=Tokens(1)), ended(2, tokens=Tokens(1), cost_usd=2.0, cost_source="prices"))
+def test_a_cap_in_dollars_counts_known_costs():
+    used = totals(began(1), began(2), ended(1, tokens=Tokens(1)), ended(2, tokens=Tokens(1), cost_usd=2.0, cost_source="prices"))
     assert used.usage.cost_usd is None
-    assert exhausted(about(cost_usd=1.0), used) is not None
+    assert caps_exhausted(about(cost_usd=1.0), used) is not None
 
 
-def test_patience_and_its_end():
+def test_patience_ends_without_a_good_answer():
     first, last = ended(1, 10.0, "error", status=503, error="busy"), ended(2, 310.0, "error", status=503, error="busy")
-    assert failed(about(), tally(began(1), first), first, alive=False) is None
-    both = tally(began(1), first, began(2), last)
-    assert failed(about(), both, last, alive=True) is None
-    assert failed(about(), both, last, alive=False) == Stop(
+    assert request_failed(about(), totals(began(1), first), first, other_arriving=False) is None
+    both = totals(began(1), first, began(2), last)
+    assert request_failed(about(), both, last, other_arriving=True) is None
+    assert request_failed(about(), both, last, other_arriving=False) == Stop(
         "provider_error", "The provider: no good answer for 300 s; the last: status 503: busy"
     )
-    good = tally(began(1), first, began(3, 20.0), ended(3, 30.0), began(2), last)
-    assert failed(about(), good, last, alive=False) is None
+    good = totals(began(1), first, began(3, 20.0), ended(3, 30.0), began(2), last)
+    assert request_failed(about(), good, last, other_arriving=False) is None
 
 
 @pytest.mark.parametrize(
@@ -326,11 +320,11 @@ def test_patience_and_its_end():
         (ended(1, how="stopped", error="model 'x' answered"), "model 'x' answered"),
     ],
 )
-def test_why(line: Ended, words: str):
-    assert why(line) == words
+def test_failure_reasons_name_the_cause(line: Ended, words: str):
+    assert failure_reason(line) == words
 
 
-def test_every_line_has_its_name():
+def test_every_line_has_its_event_name():
     for line in (
         began(1),
         ended(1),

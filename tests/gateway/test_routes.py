@@ -1,4 +1,4 @@
-"""Which routes there are, whose they are, and where a key may lie."""
+"""Routes, built-in and own, and the places of a key."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ routes:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without anything, and an environment without keys."""
+    """An empty home, and an environment without keys."""
     for name in ("ARENA_ROUTES", "ARENA_KEYS", *(entry.key for entry in routes().values() if entry.key)):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", sorted(routes()))
-def test_every_built_in_route_is_good(name: str):
+def test_every_built_in_route_is_valid(name: str):
     found = route(name)
     assert found.base_url.startswith("https://") or name == "local"
     assert (found.key is None) == (name == "local")
@@ -39,7 +39,7 @@ def test_every_built_in_route_is_good(name: str):
 PRICED = {"anthropic", "openai", "google", "openrouter", "moonshotai", "deepseek", "zai", "minimax"}
 
 
-def test_those_are_names_of_the_price_table():
+def test_the_price_table_has_the_routes_names():
     from genai_prices.data_snapshot import get_snapshot
 
     assert {provider.id for provider in get_snapshot().providers} >= PRICED
@@ -71,82 +71,82 @@ def test_the_environment_names_another_file(home: Path, tmp_path: Path, monkeypa
         ("schema_version: 1\nroutes: {a: {title: A, apis: [chat], base_url: 'https://a.test', kee: X}}", "did you mean 'key'"),
     ],
 )
-def test_faults_are_told_with_their_place(home: Path, text: str, words: str):
+def test_errors_name_the_file_and_line(home: Path, text: str, words: str):
     (home / "routes.yaml").write_text(text)
     with pytest.raises(DataError, match=r"routes\.yaml:2:") as found:
         routes()
     assert words in str(found.value)
 
 
-def test_an_unknown_route_names_those_there_are():
+def test_an_unknown_route_lists_the_choices():
     with pytest.raises(UsageError, match=r"unknown route 'antropic': did you mean 'anthropic'\? \(known: .*openrouter"):
         route("antropic")
 
 
-def needs(name: str | None = "SOME_KEY") -> Route:
+def route_with_key(name: str | None = "SOME_KEY") -> Route:
     return Route(title="Some", apis=("chat",), base_url="https://a.test", key=name)
 
 
-def test_a_key_of_the_environment(monkeypatch: pytest.MonkeyPatch):
+def test_a_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SOME_KEY", " sk-0123456789\n")
-    assert key(needs()) == "sk-0123456789"
-    assert key(needs(None)) is None
+    assert key(route_with_key()) == "sk-0123456789"
+    assert key(route_with_key(None)) is None
 
 
-def test_a_key_of_a_file(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_key_comes_from_a_file(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = home / "keys" / "SOME_KEY"
     file.write_text("sk-0123456789\n")
     file.chmod(0o600)
-    assert key(needs()) == "sk-0123456789"
+    assert key(route_with_key()) == "sk-0123456789"
     file.chmod(0o400)
-    assert key(needs()) == "sk-0123456789"
+    assert key(route_with_key()) == "sk-0123456789"
     monkeypatch.setenv("ARENA_KEYS", str(tmp_path))
     with pytest.raises(UsageError, match="SOME_KEY"):
-        key(needs())
+        key(route_with_key())
     file.rename(tmp_path / "SOME_KEY")
-    assert key(needs()) == "sk-0123456789"
+    assert key(route_with_key()) == "sk-0123456789"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
-def test_a_file_that_lies_open_says_how_to_shut_it(home: Path, mode: int):
+def test_a_readable_key_file_is_refused_with_its_chmod(home: Path, mode: int):
     file = home / "keys" / "SOME_KEY"
     file.write_text("sk-0123456789")
     file.chmod(mode)
     with pytest.raises(UsageError, match=f"chmod 600 {file}") as found:
-        key(needs())
+        key(route_with_key())
     assert "sk-0123456789" not in str(found.value)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_somebody_elses_file(home: Path):
+def test_another_users_key_file_is_refused(home: Path):
     file = home / "keys" / "SOME_KEY"
     file.write_text("sk-0123456789")
     file.chmod(0o600)
     os.chown(file, 12345, 12345)
-    with pytest.raises(UsageError, match="belongs to somebody else"):
-        key(needs())
+    with pytest.raises(UsageError, match="belongs to another user"):
+        key(route_with_key())
 
 
-def test_a_folder_in_a_keys_place(home: Path):
+def test_a_folder_in_place_of_a_key_is_refused(home: Path):
     (home / "keys" / "SOME_KEY").mkdir()
     with pytest.raises(UsageError, match="SOME_KEY"):
-        key(needs())
+        key(route_with_key())
 
 
 def test_a_missing_key_names_both_places(home: Path):
     with pytest.raises(UsageError) as found:
-        key(needs())
+        key(route_with_key())
     assert "environment variable SOME_KEY" in str(found.value)
     assert str(home / "keys" / "SOME_KEY") in str(found.value)
 
 
 @pytest.mark.parametrize("value", ["short", "two words of it", "new\nline-in-it", "umläut-in-it"])
-def test_what_is_no_key_is_never_shown(monkeypatch: pytest.MonkeyPatch, value: str):
+def test_an_invalid_key_is_never_shown(monkeypatch: pytest.MonkeyPatch, value: str):
     monkeypatch.setenv("SOME_KEY", value)
-    with pytest.raises(UsageError, match="holds no key") as found:
-        key(needs())
+    with pytest.raises(UsageError, match="not a key") as found:
+        key(route_with_key())
     assert value not in str(found.value)
 
 
-def test_keys_are_among_what_no_sandbox_may_show(home: Path):
+def test_keys_are_hidden_from_every_sandbox(home: Path):
     assert {home, home / "keys"} <= set(paths.secrets())

@@ -1,4 +1,4 @@
-"""The model gateway as a whole: a real provider on loopback, a real socket for the box."""
+"""The whole model gateway: a real provider on loopback, a real socket for the agent's program."""
 
 import gzip
 import json
@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from provider import KEY, STREAMS, TARGETS, TOKENS, Answer, Box, asked, box, events, provider, run, say
-from yarl import URL
+from provider import KEY, STREAMS, TARGETS, TOKENS, Agent, Answer, access, events, gateway_agent, json_answer, provider, run
 
 from arena.errors import UsageError
 from arena.files import jsonl
@@ -26,7 +25,6 @@ from arena.gateway.model import exchange, server
 from arena.gateway.model.ledger import read
 from arena.gateway.model.policy import BODY_BYTES
 from arena.gateway.model.server import serve
-from arena.gateway.model.upstream import Proxy, proxy
 from arena.gateway.unix_server import CONNECTIONS
 from arena.schema import Api
 from arena.system import process
@@ -37,7 +35,7 @@ EMPTY = events({"choices": [{"delta": {"content": "hm"}}], "model": "m-1"})
 
 
 def wait(until, seconds=20.0):
-    """Until it is so."""
+    """Wait until it is true."""
     give_up = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < give_up
@@ -53,11 +51,11 @@ def test_an_answer_passes_byte_for_byte_and_is_metered(tmp_path: Path, api: Api,
         reply = agent.ask()
         assert (reply.status, reply.body, reply.whole) == (200, stream, True)
         assert reply.headers["content-type"] == "text/event-stream; charset=utf-8"
-        heard = agent.upstream.heard[0]
-        assert heard.target == "/base" + TARGETS[api].replace("/api", "").removeprefix("/v1beta").removeprefix("/v1")
-        assert heard.body == agent.body()
-        assert heard.headers["user-agent"] == "a program"
-        assert heard.headers["accept-encoding"] == "identity"
+        received = agent.upstream.received[0]
+        assert received.target == "/base" + TARGETS[api].replace("/api", "").removeprefix("/v1beta").removeprefix("/v1")
+        assert received.body == agent.body()
+        assert received.headers["user-agent"] == "a program"
+        assert received.headers["accept-encoding"] == "identity"
         wait(lambda: agent.gateway.in_flight == 0)
         usage = agent.gateway.usage()
         assert tuple(getattr(usage, f"{name}_tokens") for name in BUCKETS) == TOKENS[api]
@@ -65,7 +63,7 @@ def test_an_answer_passes_byte_for_byte_and_is_metered(tmp_path: Path, api: Api,
         assert usage.models == ("m-1-2026-11-20" if api == "responses" else "m-1",)
         assert usage.cost_usd == (0.0125 if api == "chat" else None)
         assert agent.ended()["how"] == "whole"
-        assert (agent.gateway.stop, agent.gateway.last, agent.gateway.backoff_s) == (None, "", 0.0)
+        assert (agent.gateway.stop, agent.gateway.last_failure, agent.gateway.backoff_s) == (None, "", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +87,8 @@ def test_an_answer_passes_byte_for_byte_and_is_metered(tmp_path: Path, api: Api,
         ),
     ],
 )
-def test_an_answer_that_is_no_stream(tmp_path: Path, api: Api, body: Any):
-    with run(tmp_path, api, say(200, body)) as agent:
+def test_a_whole_answer_is_metered(tmp_path: Path, api: Api, body: Any):
+    with run(tmp_path, api, json_answer(200, body)) as agent:
         reply = agent.ask()
         assert (reply.body, reply.whole) == (json.dumps(body).encode(), True)
         wait(lambda: agent.gateway.in_flight == 0)
@@ -98,21 +96,21 @@ def test_an_answer_that_is_no_stream(tmp_path: Path, api: Api, body: Any):
         assert (usage.input_tokens, usage.output_tokens, usage.models, usage.failed) == (3, 4, ("m-1",), 0)
 
 
-def test_an_error_inside_a_stream(tmp_path: Path):
-    begun = STREAMS["anthropic"].partition(b"event: message_delta")[0]
-    stream = begun + events({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}})
+def test_an_error_inside_a_stream_is_recorded(tmp_path: Path):
+    start = STREAMS["anthropic"].partition(b"event: message_delta")[0]
+    stream = start + events({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}})
     with run(tmp_path, "anthropic", Answer([stream])) as agent:
         assert agent.ask().body == stream
         wait(lambda: agent.gateway.in_flight == 0)
-        assert agent.gateway.last == "an error inside an answer: busy"
+        assert agent.gateway.last_failure == "an error inside an answer: busy"
         assert (agent.ended()["how"], agent.ended()["error"]) == ("error", "busy")
 
 
-def test_a_body_that_is_too_large(tmp_path: Path):
+def test_too_large_bodies_are_refused(tmp_path: Path):
     with run(tmp_path, "chat", Answer([STREAMS["chat"]])) as agent:
         assert agent.ask(b" " * (BODY_BYTES + 1)).status in (413, 0)
         assert agent.ask().status == 200
-        assert len(agent.upstream.heard) == 1
+        assert len(agent.upstream.received) == 1
 
 
 def test_a_cap_in_dollars_needs_a_price(tmp_path: Path):
@@ -123,35 +121,16 @@ def test_a_cap_in_dollars_needs_a_price(tmp_path: Path):
         pass
 
 
-def test_authorities_that_cannot_be_read(tmp_path: Path):
+def test_unreadable_authorities_are_a_usage_error(tmp_path: Path):
     for file in (tmp_path / "none.pem", tmp_path):
-        with pytest.raises(UsageError, match="no certificate authorities"), run(tmp_path, "chat", Answer(), authorities=file):
+        with (
+            pytest.raises(UsageError, match="cannot read certificate authorities"),
+            run(tmp_path, "chat", Answer(), authorities=file),
+        ):
             pass
 
 
-@pytest.mark.parametrize(
-    ("environment", "url", "found"),
-    [
-        ({}, "https://p.test/v1", None),
-        ({"https_proxy": "http://proxy.test:3128"}, "https://p.test/v1", "http://proxy.test:3128"),
-        ({"https_proxy": "proxy.test:3128"}, "https://p.test/v1", "http://proxy.test:3128"),
-        ({"https_proxy": "http://proxy.test:3128", "no_proxy": ".test"}, "https://p.test/v1", None),
-        ({"http_proxy": "http://proxy.test:3128"}, "https://p.test/v1", None),
-        ({"http_proxy": "http://proxy.test:3128"}, "http://127.0.0.1:8000/v1", None),
-        ({"http_proxy": "http://proxy.test:3128"}, "http://[::1]:8000/v1", None),
-        ({"http_proxy": "http://proxy.test:3128"}, "http://localhost:8000/v1", None),
-    ],
-)
-def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], url: str, found: str | None):
-    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert proxy(url) == (None if found is None else Proxy(URL(found), {}))
-
-
-def test_a_proxy_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_proxys_password_is_used_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with provider(Answer([STREAMS["chat"]])) as server:
         address = server.url.removeprefix("http://").removesuffix("/base")
         monkeypatch.setenv("http_proxy", f"http://me:hidden-word@{address}")
@@ -159,18 +138,18 @@ def test_a_proxy_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv("no_proxy", raising=False)
         (tmp_path / "one").mkdir()
         (tmp_path / "two").mkdir()
-        with box(tmp_path / "one", asked("chat", "http://p.test/v1")) as agent:
+        with gateway_agent(tmp_path / "one", access("chat", "http://p.test/v1")) as agent:
             assert agent.ask().body == STREAMS["chat"]
-        assert server.heard[0].target == "http://p.test/v1/chat/completions"
-        assert "proxy-authorization" in server.heard[0].headers
+        assert server.received[0].target == "http://p.test/v1/chat/completions"
+        assert "proxy-authorization" in server.received[0].headers
         server.answers = [Answer([], 403)]
-        with box(tmp_path / "two", asked("chat", "https://p.test/v1")) as agent:
+        with gateway_agent(tmp_path / "two", access("chat", "https://p.test/v1")) as agent:
             reply = agent.ask()
             assert reply.status == 502
             assert "hidden-word" not in str(reply) + agent.ledger.read_text()
 
 
-def test_a_certificate_is_looked_at(tmp_path: Path):
+def test_certificates_are_verified(tmp_path: Path):
     if (openssl := shutil.which("openssl")) is None:
         pytest.skip("openssl is missing, which makes the certificate")
     words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=a -addext subjectAltName=IP:127.0.0.1"
@@ -183,11 +162,11 @@ def test_a_certificate_is_looked_at(tmp_path: Path):
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     with provider(Answer([STREAMS["chat"]]), tls=context) as server:
-        with box(tmp_path / "one", asked("chat", server.url)) as agent:
+        with gateway_agent(tmp_path / "one", access("chat", server.url)) as agent:
             assert agent.ask().status == 502
-            assert "certificate" in agent.gateway.last
-        assert server.heard == []
-        with box(tmp_path / "two", asked("chat", server.url, authorities=own)) as agent:
+            assert "certificate" in agent.gateway.last_failure
+        assert server.received == []
+        with gateway_agent(tmp_path / "two", access("chat", server.url, authorities=own)) as agent:
             assert agent.ask().body == STREAMS["chat"]
 
 
@@ -195,49 +174,48 @@ def test_a_certificate_is_looked_at(tmp_path: Path):
 def test_the_real_key_goes_out_and_nowhere_else(tmp_path: Path, api: Api):
     with run(tmp_path, api, Answer([STREAMS[api]])) as agent:
         reply = agent.ask(Cookie="a=b", Authorization=f"Bearer {agent.gateway.key}")
-        headers = agent.upstream.heard[0].headers
+        headers = agent.upstream.received[0].headers
         name, value = {
             "anthropic": ("x-api-key", KEY),
             "gemini": ("x-goog-api-key", KEY),
         }.get(api, ("authorization", f"Bearer {KEY}"))
         assert headers[name] == value
-        assert agent.gateway.key not in str(agent.upstream.heard)
+        assert agent.gateway.key not in str(agent.upstream.received)
         assert "cookie" not in headers
-        assert str(agent.upstream.heard).count(KEY) == 1
-    inside = str(reply) + agent.ledger.read_text() + repr(agent.asked) + repr(agent.gateway) + str(vars(agent.gateway))
+        assert str(agent.upstream.received).count(KEY) == 1
+    inside = str(reply) + agent.ledger.read_text() + repr(agent.access) + repr(agent.gateway) + str(vars(agent.gateway))
     assert KEY not in inside
 
 
-def test_a_copy_of_an_interface_may_want_the_key_as_a_bearer(tmp_path: Path):
+def test_a_bearer_route_gets_the_key_as_a_bearer(tmp_path: Path):
     with provider(Answer([STREAMS["anthropic"]])) as upstream:
-        told = asked("anthropic", upstream.url)
-        told = asked("anthropic", upstream.url, route=told.route.model_copy(update={"bearer": True}))
-        with box(tmp_path, told) as agent:
+        route = access("anthropic", upstream.url).route.model_copy(update={"bearer": True})
+        with gateway_agent(tmp_path, access("anthropic", upstream.url, route=route)) as agent:
             assert agent.ask().status == 200
-        assert upstream.heard[0].headers["authorization"] == f"Bearer {KEY}"
-        assert "x-api-key" not in upstream.heard[0].headers
+        assert upstream.received[0].headers["authorization"] == f"Bearer {KEY}"
+        assert "x-api-key" not in upstream.received[0].headers
 
 
-def test_a_key_in_the_query_does_not_go_out(tmp_path: Path):
+def test_a_key_in_the_query_stays_inside(tmp_path: Path):
     with run(tmp_path, "gemini", Answer([STREAMS["gemini"]])) as agent:
         target = f"/v1beta/models/m-1:streamGenerateContent?key={agent.gateway.key}&alt=sse"
         assert agent.ask(target=target, X_Goog_Api_Key="").status == 200
-        assert agent.upstream.heard[0].target == "/base/models/m-1:streamGenerateContent?alt=sse"
+        assert agent.upstream.received[0].target == "/base/models/m-1:streamGenerateContent?alt=sse"
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_without_the_key_of_the_run_nothing_goes_out(tmp_path: Path, api: Api):
+def test_requests_without_the_runs_key_are_refused(tmp_path: Path, api: Api):
     with run(tmp_path, api, Answer([STREAMS[api]])) as agent:
         for wrong in ("", KEY, agent.gateway.key[:-1]):
             reply = agent.ask(X_Api_Key=wrong, X_Goog_Api_Key=wrong, Authorization=f"Bearer {wrong}")
             assert reply.status == 401
             assert b"not the key of this run" in reply.body
-        assert agent.upstream.heard == []
+        assert agent.upstream.received == []
         assert [line["event"] for line in agent.lines()] == ["refused"] * 3
         assert agent.gateway.usage().requests == 0
 
 
-def test_greetings_are_answered_here(tmp_path: Path):
+def test_head_and_models_are_answered_by_the_gateway(tmp_path: Path):
     with run(tmp_path, "anthropic", Answer()) as agent:
         assert agent.ask(method="HEAD", target="/").status == 200
         assert agent.ask(method="HEAD", target="/api/hello").status == 200
@@ -245,11 +223,11 @@ def test_greetings_are_answered_here(tmp_path: Path):
         assert [model["id"] for model in json.loads(models.body)["data"]] == ["m-1"]
         assert agent.ask(Upgrade="websocket", Connection="Upgrade").status == 426
         assert agent.ask(target="/v1/files").status == 404
-        assert agent.upstream.heard == []
+        assert agent.upstream.received == []
 
 
-def test_counting_tokens_is_no_request_to_the_model(tmp_path: Path):
-    with run(tmp_path, "anthropic", say(200, {"input_tokens": 5}), say(404, {})) as agent:
+def test_counting_tokens_is_not_a_model_request(tmp_path: Path):
+    with run(tmp_path, "anthropic", json_answer(200, {"input_tokens": 5}), json_answer(404, {})) as agent:
         assert json.loads(agent.ask(target="/v1/messages/count_tokens").body) == {"input_tokens": 5}
         assert agent.ask(target="/v1/messages/count_tokens").status == 404
         wait(lambda: agent.gateway.in_flight == 0)
@@ -257,31 +235,31 @@ def test_counting_tokens_is_no_request_to_the_model(tmp_path: Path):
         assert agent.gateway.stop is None
 
 
-def test_a_packed_request_passes_as_it_came(tmp_path: Path):
+def test_compressed_requests_pass_unchanged(tmp_path: Path):
     with run(tmp_path, "responses", Answer([STREAMS["responses"]])) as agent:
         packed = gzip.compress(agent.body(reasoning={"effort": "high"}))
         assert agent.ask(packed, Content_Encoding="gzip").status == 200
-        assert agent.upstream.heard[0].body == packed
-        assert agent.upstream.heard[0].headers["content-encoding"] == "gzip"
+        assert agent.upstream.received[0].body == packed
+        assert agent.upstream.received[0].headers["content-encoding"] == "gzip"
         assert agent.gateway.usage().efforts == ("high",)
         assert agent.ask(gzip.compress(b'{"model": "m-2"}'), Content_Encoding="gzip").status == 403
         assert agent.ask(b"x", Content_Encoding="zstd").status == 415
 
 
-def test_an_answer_that_breaks_off_breaks_off_for_the_program_too(tmp_path: Path):
+def test_a_broken_answer_breaks_off_inside_too(tmp_path: Path):
     half = STREAMS["anthropic"][:300]
     with run(tmp_path, "anthropic", Answer([half], cut=True)) as agent:
         reply = agent.ask()
         assert (reply.status, reply.body, reply.whole) == (200, half, False)
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.ended()["how"] == "cut"
-        assert "broke off" in agent.gateway.last
+        assert "broke off" in agent.gateway.last_failure
         usage = agent.gateway.usage()
-        assert (usage.failed, usage.input_tokens, usage.output_tokens) == (1, 100, 1)  # what was told is counted
+        assert (usage.failed, usage.input_tokens, usage.output_tokens) == (1, 100, 1)  # the reported part counts
         assert agent.gateway.stop is None
 
 
-def test_a_program_that_leaves_ends_the_request_and_its_line_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_program_that_leaves_ends_its_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(exchange, "REST_S", 0.1)
     pieces = [events({"model": "m-1", "choices": []})] * 400
     with run(tmp_path, "chat", Answer(pieces, pause_s=0.02)) as agent:
@@ -297,55 +275,56 @@ def test_a_program_that_leaves_ends_the_request_and_its_line_is_written(tmp_path
 
 
 @pytest.mark.parametrize(("status", "stops"), [(401, True), (402, True), (403, True), (404, True), (429, False), (500, False)])
-def test_errors_of_the_provider_pass_as_they_are(tmp_path: Path, status: int, stops: bool):
+def test_provider_errors_pass_unchanged(tmp_path: Path, status: int, stops: bool):
     body = {"error": {"message": f"no, because of {status}", "type": "t"}}
-    with run(tmp_path, "chat", say(status, body)) as agent:
+    with run(tmp_path, "chat", json_answer(status, body)) as agent:
         reply = agent.ask()
         assert (reply.status, json.loads(reply.body)) == (status, body)
         wait(lambda: agent.gateway.in_flight == 0)
-        assert agent.gateway.last == f"status {status}: no, because of {status}"
+        assert agent.gateway.last_failure == f"status {status}: no, because of {status}"
         words = f"The provider: status {status}: no, because of {status}"
         assert agent.gateway.stop == (Stop("provider_error", words) if stops else None)
         if stops:
             assert agent.ask().status == 400
-            assert len(agent.upstream.heard) == 1
+            assert len(agent.upstream.received) == 1
 
 
-def test_a_fault_of_the_request_is_not_the_providers(tmp_path: Path):
-    with run(tmp_path, "chat", say(400, {"error": {"message": "too long"}}), patience_s=0.0) as agent:
+def test_status_400_is_not_the_providers_fault(tmp_path: Path):
+    with run(tmp_path, "chat", json_answer(400, {"error": {"message": "too long"}}), patience_s=0.0) as agent:
         assert [agent.ask().status for _ in range(10)] == [400] * 10
         wait(lambda: agent.gateway.in_flight == 0)
-        assert (agent.gateway.stop, agent.gateway.last, agent.ended()["how"]) == (None, "", "rejected")
+        assert (agent.gateway.stop, agent.gateway.last_failure, agent.ended()["how"]) == (None, "", "rejected")
         assert agent.gateway.usage().failed == 10
 
 
-def test_a_key_that_google_does_not_take_is_the_end(tmp_path: Path):
+def test_a_key_that_google_rejects_ends_the_run(tmp_path: Path):
     error = {"error": {"code": 400, "message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]}}
-    with run(tmp_path, "gemini", say(400, error)) as agent:
+    with run(tmp_path, "gemini", json_answer(400, error)) as agent:
         agent.ask()
         wait(lambda: agent.gateway.stop is not None)
-        assert agent.gateway.stop.status == "provider_error"
-        assert "API key not valid" in agent.gateway.stop.message
+        assert (stop := agent.gateway.stop) is not None
+        assert stop.status == "provider_error" and "API key not valid" in stop.message
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_a_no_after_a_good_answer_is_about_the_request(tmp_path: Path, status: int):
-    with run(tmp_path, "chat", Answer([STREAMS["chat"]]), say(status, {"error": "not this"})) as agent:
+def test_403_after_success_is_the_requests_fault(tmp_path: Path, status: int):
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]]), json_answer(status, {"error": "not this"})) as agent:
         assert [agent.ask().status for _ in range(3)] == [200, status, status]
         wait(lambda: agent.gateway.in_flight == 0)
-        assert (agent.gateway.stop, agent.gateway.last, agent.ended()["how"]) == (None, "", "rejected")
+        assert (agent.gateway.stop, agent.gateway.last_failure, agent.ended()["how"]) == (None, "", "rejected")
 
 
-def test_patience_ends_between_requests_too(tmp_path: Path):
-    with run(tmp_path, "chat", say(503, {"error": "busy"}), patience_s=0.5) as agent:
+def test_patience_ends_between_requests(tmp_path: Path):
+    with run(tmp_path, "chat", json_answer(503, {"error": "busy"}), patience_s=0.5) as agent:
         agent.ask()
         assert agent.gateway.stop is None
         wait(lambda: agent.gateway.stop is not None)
-        assert "no good answer for" in agent.gateway.stop.message
+        stop: Any = agent.gateway.stop
+        assert "no good answer for" in stop.message
 
 
-def test_patience_ends(tmp_path: Path):
-    with run(tmp_path, "chat", say(503, {"error": "busy"}), patience_s=0.2) as agent:
+def test_patience_ends_during_retries(tmp_path: Path):
+    with run(tmp_path, "chat", json_answer(503, {"error": "busy"}), patience_s=0.2) as agent:
         give_up = time.monotonic() + 20
         while agent.gateway.stop is None and time.monotonic() < give_up:
             agent.ask()
@@ -353,42 +332,42 @@ def test_patience_ends(tmp_path: Path):
         assert agent.gateway.stop is not None
         assert agent.gateway.stop.status == "provider_error"
         assert "no good answer" in agent.gateway.stop.message
-        assert agent.gateway.backoff_s == 0.2  # and no more: so long was it granted
+        assert agent.gateway.backoff_s == 0.2  # and no more: the patience
 
 
-def test_a_good_answer_ends_the_failing_and_its_time_is_told(tmp_path: Path):
-    with run(tmp_path, "chat", say(429, {}), Answer([STREAMS["chat"]])) as agent:
+def test_a_good_answer_ends_the_back_off(tmp_path: Path):
+    with run(tmp_path, "chat", json_answer(429, {}), Answer([STREAMS["chat"]])) as agent:
         agent.ask()
         time.sleep(0.1)
         agent.ask()
         wait(lambda: agent.gateway.in_flight == 0)
-        assert (agent.gateway.last, agent.gateway.usage().failed) == ("", 1)
+        assert (agent.gateway.last_failure, agent.gateway.usage().failed) == ("", 1)
         assert 0.05 < agent.gateway.backoff_s < 10
         assert agent.gateway.usage().backoff_s == agent.gateway.backoff_s
 
 
-def test_a_provider_that_is_not_there(tmp_path: Path):
+def test_an_unreachable_provider_is_a_502(tmp_path: Path):
     with provider(Answer()) as upstream:
         pass
-    with box(tmp_path, asked("gemini", upstream.url)) as agent:
+    with gateway_agent(tmp_path, access("gemini", upstream.url)) as agent:
         reply = agent.ask()
         assert reply.status == 502
         assert "cannot be reached" in json.loads(reply.body)["error"]["message"]
-        assert "cannot be reached" in agent.gateway.last
+        assert "cannot be reached" in agent.gateway.last_failure
         assert (agent.ended()["how"], agent.ended()["status"]) == ("error", None)
 
 
-def test_a_program_that_asks_again_for_ever_is_ended(tmp_path: Path):
+def test_endless_retries_end_the_run(tmp_path: Path):
     with run(tmp_path, "chat", Answer([EMPTY])) as agent:
         replies = [agent.ask() for _ in range(12)]
         assert [reply.status for reply in replies] == [200] * 8 + [400] * 4
         assert agent.gateway.stop is not None
         assert "without a finish reason" in agent.gateway.stop.message
-        assert len(agent.upstream.heard) == 8
+        assert len(agent.upstream.received) == 8
         assert agent.gateway.usage().unmetered == 8
 
 
-def test_another_model_ends_the_run_and_the_rest_of_its_answer_stays_out(tmp_path: Path):
+def test_an_answer_of_another_model_ends_the_run(tmp_path: Path):
     first = events({"model": "m-2", "choices": [{"delta": {"content": "hi"}}]})
     pieces = [first, *[events({"model": "m-2", "choices": [{"delta": {"content": "more"}}]})] * 20]
     with run(tmp_path, "chat", Answer(pieces, pause_s=0.05)) as agent:
@@ -396,20 +375,20 @@ def test_another_model_ends_the_run_and_the_rest_of_its_answer_stays_out(tmp_pat
         assert not reply.whole
         assert b"more" not in reply.body
         wait(lambda: agent.gateway.in_flight == 0)
-        assert agent.gateway.stop == Stop("provider_error", "model 'm-2' answered, and 'm-1' was asked")
+        assert agent.gateway.stop == Stop("provider_error", "model 'm-2' answered, and the request was for 'm-1'")
         assert agent.gateway.usage().models == ("m-2",)
 
 
 @pytest.mark.parametrize(("pin", "good"), [("deepinfra", True), ("deep-infra/fp8", True), ("fireworks", False)])
-def test_a_pinned_route_looks_at_who_answers(tmp_path: Path, pin: str, good: bool):
-    with run(tmp_path, "chat", Answer([STREAMS["chat"]]), pinned=True, provider=(pin,)) as agent:
+def test_a_pin_is_checked_in_request_and_answer(tmp_path: Path, pin: str, good: bool):
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]]), broker=True, provider=(pin,)) as agent:
         assert agent.ask().status == 403
         assert agent.ask(agent.body(provider={"order": [pin]})).status == 403
-        assert agent.upstream.heard == []
+        assert agent.upstream.received == []
         body = agent.body(provider={"order": [pin], "allow_fallbacks": False})
         agent.ask(body)
         wait(lambda: agent.gateway.in_flight == 0)
-        assert agent.upstream.heard[0].body == body
+        assert agent.upstream.received[0].body == body
         assert (agent.gateway.stop is None) == good
         assert agent.gateway.usage().providers == ("Deep Infra",)
 
@@ -426,33 +405,33 @@ def test_the_key_in_an_answer_stays_out(tmp_path: Path, cut: int):
     assert KEY not in agent.ledger.read_text()
 
 
-@pytest.mark.parametrize("answer", [say(401, {"error": {"message": f"bad key {KEY}"}}), Answer([], 200, {"x-what": KEY})])
+@pytest.mark.parametrize("answer", [json_answer(401, {"error": {"message": f"bad key {KEY}"}}), Answer([], 200, {"x-what": KEY})])
 def test_the_key_in_an_error_or_a_header_stays_out(tmp_path: Path, answer: Answer):
     with run(tmp_path, "chat", answer) as agent:
         assert KEY not in str(agent.ask())
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.gateway.stop is not None
-        assert KEY not in agent.gateway.stop.message + agent.gateway.last
+        assert KEY not in agent.gateway.stop.message + agent.gateway.last_failure
     assert KEY not in agent.ledger.read_text()
 
 
-def test_redirects_and_packed_answers_are_not_passed_on(tmp_path: Path):
+def test_redirects_and_compressed_answers_are_refused(tmp_path: Path):
     moved = Answer([], 302, {"Location": "http://127.0.0.1:1/"})
     packed = Answer([gzip.compress(STREAMS["chat"])], 200, {"Content-Encoding": "gzip"})
     with run(tmp_path, "chat", moved, packed) as agent:
-        for words in ("redirects are not followed", "could not be metered"):
+        for words in ("does not follow redirects", "could not meter it"):
             reply = agent.ask()
             assert reply.status == 502
             assert words in json.loads(reply.body)["error"]["message"]
         assert agent.gateway.usage().failed == 2
 
 
-def test_a_refusal_of_the_model_is_told(tmp_path: Path):
-    no = events(
+def test_a_refusal_of_the_model_is_reported(tmp_path: Path):
+    refusal = events(
         {"type": "message_start", "message": {"model": "m-1", "usage": {"input_tokens": 1, "output_tokens": 1}}},
         {"type": "message_delta", "delta": {"stop_reason": "refusal"}, "usage": {"output_tokens": 2}},
     )
-    with run(tmp_path, "anthropic", Answer([no]), Answer([STREAMS["anthropic"]])) as agent:
+    with run(tmp_path, "anthropic", Answer([refusal]), Answer([STREAMS["anthropic"]])) as agent:
         agent.ask()
         wait(lambda: agent.gateway.refused)
         assert agent.ended()["how"] == "refused"
@@ -463,16 +442,16 @@ def test_a_refusal_of_the_model_is_told(tmp_path: Path):
 
 @pytest.mark.parametrize("caps", [Caps(requests=2), Caps(tokens=300), Caps(cost_usd=0.02)])
 def test_used_up_caps_end_the_run(tmp_path: Path, caps: Caps):
-    with run(tmp_path, "chat", Answer([STREAMS["chat"]]), pinned=True, caps=caps) as agent:
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]]), broker=True, caps=caps) as agent:
         assert [agent.ask().status for _ in range(2)] == [200] * 2
         wait(lambda: agent.gateway.in_flight == 0)
-        assert agent.gateway.stop is None  # what was answered may still be made use of
+        assert agent.gateway.stop is None  # the agent may still use the answer
         reply = agent.ask()
         assert reply.status == 400
         assert reply.headers["x-should-retry"] == "false"
         assert agent.gateway.stop is not None
-        assert agent.gateway.stop.status == "budget_exhausted"
-        assert len(agent.upstream.heard) == 2
+        assert (stop := agent.gateway.stop) is not None and stop.status == "budget_exhausted"
+        assert len(agent.upstream.received) == 2
 
 
 def test_many_programs_at_once(tmp_path: Path):
@@ -492,7 +471,7 @@ def test_many_programs_at_once(tmp_path: Path):
         assert agent.gateway.usage().output_tokens == 40 * 25
 
 
-def test_nonsense_on_the_socket_harms_nobody(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_nonsense_on_the_socket_does_no_harm(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     with run(tmp_path, "chat", Answer([STREAMS["chat"]])) as agent:
         for nonsense in (b"\x16\x03\x01\x02\x00", b"GET\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -4\r\n\r\n", b""):
             link = agent.connect()
@@ -505,10 +484,10 @@ def test_nonsense_on_the_socket_harms_nobody(tmp_path: Path, capfd: pytest.Captu
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_is_on_its_way_when_the_run_ends_is_written_down(tmp_path: Path):
+def test_requests_in_flight_at_the_end_are_recorded(tmp_path: Path):
     with (
         provider(Answer([b"data: {}\n\n"] * 1000, pause_s=0.02)) as upstream,
-        box(tmp_path, asked("chat", upstream.url)) as agent,
+        gateway_agent(tmp_path, access("chat", upstream.url)) as agent,
     ):
         link = agent.connect()
         link.request("POST", TARGETS["chat"], agent.body(), agent.headers())
@@ -522,8 +501,8 @@ SERVES = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, "tests")
-from provider import asked, serve
-with serve(Path(sys.argv[1]), Path(sys.argv[2]), asked("chat", sys.argv[3])) as gateway:
+from provider import access, serve
+with serve(Path(sys.argv[1]), Path(sys.argv[2]), access("chat", sys.argv[3])) as gateway:
     print(gateway.key, flush=True)
     time.sleep(60)
 """
@@ -553,13 +532,10 @@ for _ in range(2):
     assert (usage.requests, usage.unmetered, usage.input_tokens, usage.cost_usd) == (2, 1, 100, 0.0125)
 
 
-# ---------------------------------------------------------------- what an agent could try
-
-
 def leave(agent, *, read=True, body=None):
-    """A program that asks, reads the beginning of the answer, and leaves."""
+    """Send a request, read the beginning of the answer, and leave."""
     link = agent.connect()
-    link.request("POST", TARGETS[agent.asked.api], body or agent.body(), agent.headers())
+    link.request("POST", TARGETS[agent.access.api], body or agent.body(), agent.headers())
     if read:
         assert link.getresponse().read1(10)
     else:
@@ -581,19 +557,19 @@ def test_leaving_before_the_last_event_is_not_free(tmp_path: Path, api: Api):
         assert tuple(getattr(usage, f"{name}_tokens") for name in BUCKETS) == TOKENS[api]
         assert (agent.ended()["how"], usage.unmetered) == ("left", 0)
         assert agent.ask(body).status == 400
-        assert agent.gateway.stop.status == "budget_exhausted"
+        assert (stop := agent.gateway.stop) is not None and stop.status == "budget_exhausted"
 
 
 def test_an_answer_that_never_ends_is_charged_by_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(exchange, "REST_S", 0.1)
     endless = Answer([events({"model": "m-1", "choices": [{"delta": {"content": "x" * 3000}}]})] * 400, pause_s=0.02)
-    with run(tmp_path, "chat", endless, pinned=True, caps=Caps(tokens=1000)) as agent:
+    with run(tmp_path, "chat", endless, broker=True, caps=Caps(tokens=1000)) as agent:
         leave(agent)
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.ended()["charged_tokens"] >= 1000
         assert agent.gateway.usage().unmetered == 1
-        assert b"by estimate" in agent.ask().body
-        assert len(agent.upstream.heard) == 1
+        assert b"estimated for answers without numbers" in agent.ask().body
+        assert len(agent.upstream.received) == 1
 
 
 @pytest.mark.parametrize(("stream", "how"), [(True, "stalled"), (False, "left")])
@@ -607,20 +583,20 @@ def test_only_a_silent_stream_is_stalled(tmp_path: Path, monkeypatch: pytest.Mon
         link.close()
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.ended()["how"] == how
-        assert (agent.gateway.last == "") == (how == "left")
+        assert (agent.gateway.last_failure == "") == (how == "left")
 
 
-def test_a_program_that_does_not_read_stalls_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_program_that_does_not_read_is_no_stall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(exchange, "STALLED_S", 0.2)
     monkeypatch.setattr(exchange, "REST_S", 0.1)
     with run(tmp_path, "chat", Answer([b"data: {}\n\n" * 200_000] * 20)) as agent:
         leave(agent, read=False)
         wait(lambda: agent.gateway.in_flight == 0)
-        assert (agent.ended()["how"], agent.gateway.last) == ("left", "")
+        assert (agent.ended()["how"], agent.gateway.last_failure) == ("left", "")
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_what_breaks_off_as_arena_ends_the_box_is_nobodys_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: bool):
+def test_ending_the_sandbox_causes_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: bool):
     monkeypatch.setattr(exchange, "STALLED_S", 0.1)
     with run(tmp_path, "chat", Answer([STREAMS["chat"][:40]] * 2, pause_s=0.5, cut=cut), patience_s=0.0) as agent:
         link = agent.connect()
@@ -633,36 +609,41 @@ def test_what_breaks_off_as_arena_ends_the_box_is_nobodys_fault(tmp_path: Path, 
         link.close()
         usage = agent.gateway.usage()
         assert (agent.ended()["how"], usage.failed, usage.backoff_s) == ("left", 0, 0.0)
-        assert (agent.gateway.last, agent.gateway.stop, agent.gateway.refused) == ("", None, False)
+        assert (agent.gateway.last_failure, agent.gateway.stop, agent.gateway.refused) == ("", None, False)
 
 
-def test_after_leaving_nothing_is_the_providers_fault(tmp_path: Path):
-    with run(tmp_path, "chat", say(503, {"error": "busy"}), say(401, {})) as agent:
+def test_after_leaving_the_provider_has_no_faults(tmp_path: Path):
+    with run(tmp_path, "chat", json_answer(503, {"error": "busy"}), json_answer(401, {})) as agent:
         agent.ask()
         wait(lambda: agent.gateway.in_flight == 0)
-        last = agent.gateway.last
+        last_failure = agent.gateway.last_failure
         agent.gateway.leaving()
         granted_s = agent.gateway.backoff_s
         agent.ask()
         wait(lambda: agent.gateway.in_flight == 0)
-        assert (agent.gateway.stop, agent.gateway.last) == (None, last)
+        assert (agent.gateway.stop, agent.gateway.last_failure) == (None, last_failure)
         time.sleep(0.1)
         assert agent.gateway.usage().backoff_s == granted_s
     assert agent.gateway.usage().backoff_s == granted_s
 
 
-def test_why_the_last_request_had_failed_at_a_moment(tmp_path: Path):
-    with run(tmp_path, "chat", say(503, {"error": "busy"}), Answer([STREAMS["chat"]]), say(500, {})) as agent:
+def test_the_last_failure_before_a_moment_is_found(tmp_path: Path):
+    with run(tmp_path, "chat", json_answer(503, {"error": "busy"}), Answer([STREAMS["chat"]]), json_answer(500, {})) as agent:
         moments = [time.monotonic()]
         for _ in range(3):
             agent.ask()
             wait(lambda: agent.gateway.in_flight == 0)
             moments.append(time.monotonic())
-        assert [agent.gateway.last_before(at) for at in moments] == ["", "status 503: busy", "", agent.gateway.last]
+        assert [agent.gateway.last_failure_before(at) for at in moments] == [
+            "",
+            "status 503: busy",
+            "",
+            agent.gateway.last_failure,
+        ]
 
 
-def test_a_live_failing_is_in_the_record(tmp_path: Path):
-    with run(tmp_path, "chat", say(503, {"error": "busy"})) as agent:
+def test_a_lasting_failure_counts_as_back_off(tmp_path: Path):
+    with run(tmp_path, "chat", json_answer(503, {"error": "busy"})) as agent:
         agent.ask()
         wait(lambda: agent.gateway.in_flight == 0)
         time.sleep(0.2)
@@ -670,23 +651,23 @@ def test_a_live_failing_is_in_the_record(tmp_path: Path):
     assert read(agent.ledger).backoff_s == agent.gateway.usage().backoff_s >= 0.2
 
 
-def test_words_of_an_answer_are_plain(tmp_path: Path):
+def test_recorded_text_is_plain(tmp_path: Path):
     words = "\x1b]0;owned\x07\x1b[2Jno\ud800" + "x" * 5000
     strange = {"choices": [], "model": "m-1", "provider": "\x1b[2JP", "usage": {"a\ud800": ["\ud800"]}}
-    with run(tmp_path, "chat", Answer([events(strange)]), say(403, {"error": {"message": words}})) as agent:
+    with run(tmp_path, "chat", Answer([events(strange)]), json_answer(403, {"error": {"message": words}})) as agent:
         agent.ask(agent.body(reasoning={"effort": "\ud800"}))
         agent.ask(b'{"model": "\\u001b[2J\\ud800"}', target="/v1/chat/completions")
         agent.ask()
         wait(lambda: agent.gateway.stop is not None)
         usage, stop = agent.gateway.usage(), agent.gateway.stop
         assert (usage.efforts, usage.providers) == (("other",), ("[2JP",))
-        assert stop.message.startswith("The provider: status 403: ]0;owned[2Jnoxx")
+        assert stop is not None and stop.message.startswith("The provider: status 403: ]0;owned[2Jnoxx")
         assert len(stop.message) <= 1024
-        assert (stop.message + agent.gateway.last).isprintable()
+        assert (stop.message + agent.gateway.last_failure).isprintable()
         to_yaml(usage).encode()
 
 
-def test_headers_and_queries_that_come_in_two_ways(tmp_path: Path):
+def test_ambiguous_headers_and_queries_are_refused(tmp_path: Path):
     with run(tmp_path, "chat", Answer([STREAMS["chat"]])) as agent:
         body, key = agent.body(), agent.gateway.key
         for more in (
@@ -702,26 +683,26 @@ def test_headers_and_queries_that_come_in_two_ways(tmp_path: Path):
             assert link.sock.recv(100).split()[1] == b"400"
             link.close()
         assert agent.ask(target="/v1/chat/completions?beta=true").status == 400
-        assert agent.upstream.heard == []
+        assert agent.upstream.received == []
 
 
-def test_a_full_ledger_is_a_budget_that_is_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_ledger_exhausts_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(jsonl, "BYTES", 1000)
     with provider(Answer([STREAMS["chat"]])) as upstream:
-        told = asked("chat", upstream.url)
-        with serve(tmp_path / "model", tmp_path / "ledger.jsonl", told) as gateway:
-            agent = Box(gateway, told, tmp_path / "model", tmp_path / "ledger.jsonl")
+        given = access("chat", upstream.url)
+        with serve(tmp_path / "model", tmp_path / "ledger.jsonl", given) as gateway:
+            agent = Agent(gateway, given, tmp_path / "model", tmp_path / "ledger.jsonl")
             for _ in range(5):
                 agent.ask()
             assert gateway.stop == Stop("budget_exhausted", "the ledger is full")
 
 
-def test_a_gateway_that_fails_itself_is_no_fault_of_the_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_crash_of_the_gateway_is_not_a_provider_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async def broken(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
     monkeypatch.setattr(server, "accept", broken)
-    with serve(tmp_path / "model", tmp_path / "ledger.jsonl", asked("chat", "http://127.0.0.1:1")) as gateway:
+    with serve(tmp_path / "model", tmp_path / "ledger.jsonl", access("chat", "http://127.0.0.1:1")) as gateway:
         wait(lambda: gateway.stop is not None)
         assert gateway.stop == Stop("crashed", "the gateway itself failed, a bug of arena: ZeroDivisionError('oh')")
         assert gateway.troubles == [gateway.stop.message]

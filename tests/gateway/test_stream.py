@@ -1,20 +1,17 @@
-"""What is read of an answer: any pieces, any bytes, and whose answer it was."""
+"""Reading an answer: any pieces, any bytes, and which model or provider sent it."""
 
 import json
 from typing import Any
 
 import pytest
-from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 from provider import STREAMS, TOKENS, events
 
-from arena.gateway.model.answers import READERS, Facts
-from arena.gateway.model.prices import price
-from arena.gateway.model.redact import Guard, scrubbed
-from arena.gateway.model.sse import Events
-from arena.gateway.model.stream import Meter, wrong_model, wrong_provider
-from arena.gateway.model.usage import Tokens, reported_usd, tokens
+from arena.gateway.model.answers import PARSERS, Facts
+from arena.gateway.model.ledger_lines import Tokens
+from arena.gateway.model.stream import AnswerReader, EventParser, wrong_model, wrong_provider
+from arena.gateway.model.usage import reported_usd, tokens
 from arena.schema import Api
 
 APIS: tuple[Api, ...] = ("anthropic", "responses", "chat", "gemini")
@@ -22,39 +19,36 @@ SSE = "text/event-stream"
 
 
 def read(api: Api, data: bytes, *, kind: str = SSE, sizes: tuple[int, ...] = ()) -> Facts:
-    """What a meter says of an answer that comes in pieces of those sizes, the last one for the rest."""
-    meter = Meter(api, kind)
+    """The facts of an answer that arrives in pieces of those sizes and a last one for the rest."""
+    reader = AnswerReader(api, kind)
     for size in sizes:
-        meter.feed(data[:size])
+        reader.feed(data[:size])
         data = data[size:]
-    meter.feed(data)
-    meter.end()
-    return meter.facts
-
-
-# ---------------------------------------------------------------- framing
+    reader.feed(data)
+    reader.end()
+    return reader.facts
 
 
 @given(st.lists(st.binary(max_size=20), max_size=8), st.lists(st.integers(0, 9), max_size=40), st.sampled_from([b"\n", b"\r\n"]))
-def test_events_in_any_pieces(bodies: list[bytes], sizes: list[int], end: bytes):
+def test_events_are_found_in_any_pieces(bodies: list[bytes], sizes: list[int], end: bytes):
     bodies = [body.replace(b"\n", b"").replace(b"\r", b"") for body in bodies]
     data = b": a comment" + end + end + b"".join(b"event: x" + end + b"data: " + body + end + end for body in bodies)
-    found, parsed = [], Events()
+    found, parsed = list[bytes](), EventParser()
     for size in [*sizes, len(data)]:
         found += parsed.feed(data[:size])
         data = data[size:]
     assert found == [body for body in bodies if body]
 
 
-def test_an_event_of_many_lines_and_one_without_its_end():
-    parsed = Events()
+def test_events_may_have_many_lines_and_no_end():
+    parsed = EventParser()
     assert list(parsed.feed(b"data: a\ndata:b\nid: 3\n\ndata: c")) == [b"a\nb"]
     assert list(parsed.rest()) == [b"c"]
 
 
 @pytest.mark.parametrize("piece", [b"x" * (1 << 20), b"data: " + b"x" * (1 << 20) + b"\n"])
-def test_an_event_that_is_too_long_is_left_out(piece: bytes):
-    parsed = Events()
+def test_too_long_events_are_skipped(piece: bytes):
+    parsed = EventParser()
     assert list(parsed.feed(b"data: {}\n\ndata: ")) == [b"{}"]
     for _ in range(20):
         assert list(parsed.feed(piece)) == []
@@ -64,7 +58,7 @@ def test_an_event_that_is_too_long_is_left_out(piece: bytes):
 
 
 @given(st.sampled_from(APIS), st.lists(st.integers(0, 300), max_size=30))
-def test_the_same_numbers_in_any_pieces(api: Api, sizes: list[int]):
+def test_numbers_are_the_same_in_any_pieces(api: Api, sizes: list[int]):
     facts = read(api, STREAMS[api], sizes=tuple(sizes))
     found = tokens(api, facts.usage)
     assert found is not None
@@ -73,7 +67,7 @@ def test_the_same_numbers_in_any_pieces(api: Api, sizes: list[int]):
 
 
 @given(st.sampled_from(APIS), st.binary(max_size=300), st.integers(0, 400), st.sampled_from([SSE, "application/json", ""]))
-def test_no_bytes_harm(api: Api, noise: bytes, at: int, kind: str):
+def test_any_bytes_are_read_without_error(api: Api, noise: bytes, at: int, kind: str):
     stream = STREAMS[api]
     read(api, stream[:at] + noise + stream[at:], kind=kind)
     read(api, noise, kind=kind)
@@ -129,20 +123,17 @@ NAMES = {
         st.sampled_from(sorted(NAMES)), st.dictionaries(st.sampled_from(sorted(NAMES)), values) | st.lists(values) | values
     ),
 )
-def test_no_event_harms(api: Api, event: dict[str, Any]):
-    facts = READERS[api](event)
+def test_any_event_is_read_without_error(api: Api, event: dict[str, Any]):
+    facts = PARSERS[api](event)
     tokens(api, facts.usage)
     reported_usd(facts.usage)
 
 
 @pytest.mark.parametrize("hostile", [b"[" * 200_000, b"1" * 10_000, b'{"a":' * 200_000, b"\xff\xfe", b"null", b"[1, [2]]"])
-def test_hostile_json(hostile: bytes):
+def test_hostile_json_gives_no_facts(hostile: bytes):
     for api in APIS:
         assert read(api, b"data: " + hostile + b"\n\n") == Facts()
         assert read(api, hostile, kind="application/json") == Facts()
-
-
-# ---------------------------------------------------------------- the four interfaces
 
 
 @pytest.mark.parametrize(
@@ -187,7 +178,7 @@ def test_hostile_json(hostile: bytes):
             Tokens(5, output=0, reasoning=7),
         ),
         (
-            "chat",  # Moonshot's usage stands in the choice, and its cached tokens at the top
+            "chat",  # Moonshot puts the usage into the choice, and its cached tokens at the top
             {
                 "model": "m",
                 "choices": [
@@ -229,7 +220,7 @@ def test_hostile_json(hostile: bytes):
         ),
     ],
 )
-def test_whole_answers(api: Api, body: Any, model: str, finish: str, counted: Tokens):
+def test_whole_answers_give_their_facts(api: Api, body: Any, model: str, finish: str, counted: Tokens):
     facts = read(api, json.dumps(body).encode(), kind="application/json", sizes=(3, 10))
     assert (facts.model, facts.finish, facts.error, facts.refused) == (model, finish, None, False)
     assert tokens(api, facts.usage) == counted
@@ -264,11 +255,11 @@ def test_whole_answers(api: Api, body: Any, model: str, finish: str, counted: To
             "gone",
             False,
         ),
-        ("chat", {"choices": [{"finish_reason": "error"}]}, "an error without words", False),
+        ("chat", {"choices": [{"finish_reason": "error"}]}, "an error without a message", False),
         ("gemini", {"error": {"code": 503, "message": "full", "status": "UNAVAILABLE"}}, "full", False),
     ],
 )
-def test_errors_inside_a_stream(api: Api, event: Any, error: str, own: bool):
+def test_errors_inside_a_stream_are_read(api: Api, event: Any, error: str, own: bool):
     facts = read(api, STREAMS[api][:60] + b"\n\n" + events(event))
     assert (facts.error, facts.own_fault, facts.finish) == (error, own, None)
 
@@ -298,60 +289,13 @@ def test_errors_inside_a_stream(api: Api, event: Any, error: str, own: bool):
         ("gemini", {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}),
     ],
 )
-def test_refusals(api: Api, event: Any):
+def test_refusals_are_recognised(api: Api, event: Any):
     assert read(api, events(event)).refused
     assert not read(api, STREAMS[api]).refused
 
 
 @pytest.mark.parametrize(
-    "usage",
-    [
-        {"prompt_tokens": -1, "completion_tokens": 2},
-        {"prompt_tokens": 1.5, "completion_tokens": 2},
-        {"prompt_tokens": True, "completion_tokens": 2},
-        {"prompt_tokens": 1 << 60, "completion_tokens": 2},
-        {"prompt_tokens": "1", "completion_tokens": 2},
-        {"completion_tokens": 2},
-        {},
-    ],
-)
-def test_counts_that_are_none(usage: Any):
-    assert tokens("chat", usage) is None
-
-
-def test_parts_are_never_more_than_the_whole():
-    usage = {
-        "prompt_tokens": 10,
-        "completion_tokens": 5,
-        "prompt_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 8},
-        "completion_tokens_details": {"reasoning_tokens": 9},
-    }
-    assert tokens("chat", usage) == Tokens(0, 8, 2, 0, 0, 5)
-
-
-@pytest.mark.parametrize(
-    ("usage", "usd"),
-    [
-        ({"cost": 0.5}, 0.5),
-        ({"cost": 0}, 0.0),
-        ({"cost": 0.05, "is_byok": True, "cost_details": {"upstream_inference_cost": 1.0}}, 1.05),
-        ({"cost": 0.05, "is_byok": True}, None),
-        ({"cost": -1}, None),
-        ({"cost": "1"}, None),
-        ({"cost": float("nan")}, None),
-        ({"cost": True}, None),
-        ({}, None),
-    ],
-)
-def test_what_a_broker_says_it_cost(usage: Any, usd: float | None):
-    assert reported_usd(usage) == usd
-
-
-# ---------------------------------------------------------------- who answered
-
-
-@pytest.mark.parametrize(
-    ("asked", "answered", "broker", "wrong"),
+    ("requested", "answered", "broker", "wrong"),
     [
         ("m", None, False, False),
         ("claude-opus-4-5", "claude-opus-4-5", False, False),
@@ -386,8 +330,8 @@ def test_what_a_broker_says_it_cost(usage: Any, usd: float | None):
         ("x/m", "x/m:free", True, True),
     ],
 )
-def test_another_model(asked: str, answered: str | None, broker: bool, wrong: bool):
-    assert wrong_model(asked, answered, broker=broker) == wrong
+def test_answers_of_another_model_are_recognised(requested: str, answered: str | None, broker: bool, wrong: bool):
+    assert wrong_model(requested, answered, broker=broker) == wrong
 
 
 @pytest.mark.parametrize(
@@ -406,53 +350,5 @@ def test_another_model(asked: str, answered: str | None, broker: bool, wrong: bo
         ((), "Together", False),
     ],
 )
-def test_another_provider(pin: tuple[str, ...], answered: str | None, wrong: bool):
+def test_providers_outside_the_pin_are_recognised(pin: tuple[str, ...], answered: str | None, wrong: bool):
     assert wrong_provider(pin, answered) == wrong
-
-
-# ---------------------------------------------------------------- prices, and the key
-
-
-def test_prices_are_looked_up_with_what_they_were_found_by():
-    found = price("anthropic", "claude-opus-4-5-20251101", Tokens(1_000_000, 1_000_000, 2_000_000, 1_000_000, 900_000, 100_000))
-    assert found is not None
-    assert found.usd == pytest.approx(5 + 0.5 + 6.25 + 10 + 25)
-    assert found.model == "claude-opus-4-5"
-    assert found.data.startswith("genai-prices ")
-
-
-@pytest.mark.parametrize(("provider", "model"), [("openai", "no-such-model"), ("nobody", "gpt-5.5"), (None, "gpt-5.5")])
-def test_an_unknown_price_is_none_and_never_nothing(provider: str | None, model: str):
-    assert price(provider, model, Tokens(1, 1, 1, 1, 1, 1)) is None
-
-
-def test_no_entry_of_the_table_surprises():
-    used = Tokens(1000, 200, 300, 100, 400, 100)
-    for provider in get_snapshot().providers:
-        for model in provider.models:
-            found = price(provider.id, model.id, used)
-            assert found is None or found.usd > 0
-
-
-@given(st.binary(max_size=60), st.binary(max_size=60), st.lists(st.integers(0, 12), max_size=30), st.booleans())
-def test_the_key_never_passes_whatever_the_pieces(before: bytes, after: bytes, sizes: list[int], there: bool):
-    key = "aab-aabc"
-    data = before + (key.encode() if there else b"") + after
-    guard, passed, rest = Guard(key), b"", data
-    for size in [*sizes, len(data)]:
-        passed += guard.feed(rest[:size])
-        rest = rest[size:]
-    passed += guard.rest()
-    if key.encode() in data:
-        assert guard.found
-        assert data.startswith(passed)
-        assert not any(passed.endswith(key.encode()[:length]) for length in range(4, 9))
-    else:
-        assert passed == data
-
-
-def test_without_a_key_everything_passes():
-    guard = Guard(None)
-    assert guard.feed(b"abc") == b"abc"
-    assert scrubbed("a key", None) == "a key"
-    assert scrubbed("a KEY here", "KEY") == "a [the key] here"

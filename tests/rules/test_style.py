@@ -1,31 +1,48 @@
-"""Rules of the house that a linter does not know."""
+"""Rules of this code that a linter does not know. Each test lists every offender."""
 
 import ast
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
-# A submission may raise anything, and its crash has to become a record: here, and nowhere else.
-MAY_CATCH_ALL = {"arena/judge/worker/main.py", "arena/authoring/check.py"}
-"""The first makes a record of it, the second carries it from a thread to whoever asks for the result."""
-# Programs of their own, started inside a box: what they print is for the log.
-INSIDE_A_BOX = {"arena/judge/worker/main.py", "arena/sandboxes/programs/init.py"}
-
 CODE = [path for folder in ("arena", "harnesses", "scripts") for path in sorted((ROOT / folder).rglob("*.py"))]
+PROBLEMS = sorted((ROOT / "problems").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+PROSE = [
+    *(path for path in CODE if "canary" not in path.parts),
+    *sorted((ROOT / "arena").rglob("*.yaml")),
+    *sorted((ROOT / "arena").rglob("*.j2")),
+    *sorted((ROOT / "problems" / "kit").iterdir()),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(ROOT.glob("*.md")),
+]
+"""What people read, without the deck's own files."""
+MAY_CATCH_ALL = {
+    "arena/judge/worker/main.py",  # a submission may raise anything, and its crash has to become a record
+    "arena/authoring/check.py",  # carries an error from a thread to the caller
+}
+MAY_PRINT = ("arena/cli/", "arena/judge/worker/", "arena/sandboxes/programs/", "arena/doctor/programs/")
+"""The command line, and programs of their own: what they print is read by arena or kept in a log."""
+REPLACED_WORDS = re.compile(r"\b(somebody|nobody|whoever|whosoever|begun again|boxes|the wall|allow proxy)\b", re.IGNORECASE)
+"""The glossary (docs/index.md) has other words for these."""
+LONGEST_TEST_NAME = 60
 
 
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def lines(path: Path, kind: type[ast.AST], wrong) -> list[int]:
-    """Numbers of the lines with a node of that kind for which `wrong` holds."""
-    return [node.lineno for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kind) and wrong(node)]
+def offenders(paths: list[Path], kind: type[ast.AST], wrong: Callable[..., bool]) -> Iterator[str]:
+    """`file:line` of each node of that kind for which `wrong` holds."""
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, kind) and wrong(node):
+                yield f"{name(path)}:{node.lineno}"  # type: ignore[attr-defined]
 
 
-def catches_all(handler: ast.ExceptHandler) -> bool:
-    """Whether it would hide a bug: everything caught, and not raised again."""
+def hides_bugs(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler catches everything and does not raise it again."""
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     everything = any(
         kind is None or (isinstance(kind, ast.Name) and kind.id in ("Exception", "BaseException")) for kind in caught
@@ -33,44 +50,48 @@ def catches_all(handler: ast.ExceptHandler) -> bool:
     return everything and not any(isinstance(node, ast.Raise) and node.exc is None for node in ast.walk(handler))
 
 
-@pytest.mark.parametrize("path", CODE, ids=name)
-def test_a_bug_shows_its_traceback(path):
-    if name(path) not in MAY_CATCH_ALL:
-        assert lines(path, ast.ExceptHandler, catches_all) == []
+def uses_a_shell(call: ast.Call) -> bool:
+    functions = ("os.system", "os.popen", "subprocess.getoutput")
+    named = isinstance(call.func, ast.Attribute) and ast.unparse(call.func) in functions
+    return named or any(keyword.arg == "shell" for keyword in call.keywords)
 
 
-@pytest.mark.parametrize("path", CODE, ids=name)
-def test_no_error_is_raised_in_a_group_by_some_versions_of_python_only(path):
-    """Before 3.11.4 what is raised inside `except*` comes out wrapped in a group, and nobody's `except` is ready for that."""
-    assert lines(path, ast.TryStar, lambda _: True) == []
+def test_bugs_show_their_traceback():
+    checked = [path for path in CODE if name(path) not in MAY_CATCH_ALL]
+    assert list(offenders(checked, ast.ExceptHandler, hides_bugs)) == []
 
 
-@pytest.mark.parametrize("path", CODE, ids=name)
-def test_folders_for_a_moment_are_those_that_get_swept(path):
-    if name(path).startswith("arena/") and name(path) != "arena/system/tempdirs.py":
-        made = ("tempfile.TemporaryDirectory", "tempfile.mkdtemp")
-        assert lines(path, ast.Attribute, lambda node: ast.unparse(node) in made) == []
+def test_except_groups_are_not_used():
+    """Before Python 3.11.4, what is raised inside `except*` arrives wrapped in a group, which no other `except` expects."""
+    assert list(offenders(CODE, ast.TryStar, lambda _: True)) == []
 
 
-@pytest.mark.parametrize("path", CODE, ids=name)
-def test_no_command_goes_through_a_shell(path):
-    def through_a_shell(call: ast.Call) -> bool:
-        by_name = isinstance(call.func, ast.Attribute) and ast.unparse(call.func) in (
-            "os.system",
-            "os.popen",
-            "subprocess.getoutput",
-        )
-        return by_name or any(keyword.arg == "shell" for keyword in call.keywords)
-
-    assert lines(path, ast.Call, through_a_shell) == []
+def test_temporary_folders_are_those_that_get_swept():
+    makers = ("tempfile.TemporaryDirectory", "tempfile.mkdtemp")
+    checked = [path for path in CODE if name(path).startswith("arena/") and name(path) != "arena/system/tempdirs.py"]
+    assert list(offenders(checked, ast.Attribute, lambda node: ast.unparse(node) in makers)) == []
 
 
-@pytest.mark.parametrize("path", CODE, ids=name)
-def test_only_the_command_line_prints(path):
-    if name(path).startswith("arena/") and not name(path).startswith("arena/cli/") and name(path) not in INSIDE_A_BOX:
-        assert lines(path, ast.Call, lambda call: isinstance(call.func, ast.Name) and call.func.id == "print") == []
+def test_no_command_goes_through_a_shell():
+    assert list(offenders(CODE, ast.Call, uses_a_shell)) == []
 
 
-@pytest.mark.parametrize("path", [*CODE, *sorted((ROOT / "problems").rglob("*.py"))], ids=name)
-def test_nothing_is_left_for_later(path):
-    assert not [word for word in ("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error") if word in path.read_text()]
+def test_only_the_command_line_prints():
+    checked = [path for path in CODE if name(path).startswith("arena/") and not name(path).startswith(MAY_PRINT)]
+    assert list(offenders(checked, ast.Call, lambda call: isinstance(call.func, ast.Name) and call.func.id == "print")) == []
+
+
+def test_nothing_is_left_for_later():
+    words = ("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error")
+    assert [f"{name(path)}: {word}" for path in [*CODE, *PROBLEMS] for word in words if word in path.read_text()] == []
+
+
+def test_every_package_says_what_belongs_there():
+    packages = [path for path in CODE if path.name == "__init__.py"]
+    assert [name(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+def test_test_files_are_where_pytest_finds_them():
+    """Helpers are imported by their bare names, so no two test files may share one."""
+    stems = [path.stem for path in TESTS]
+    assert sorted({stem for stem in stems if stems.count(stem) > 1}) == []

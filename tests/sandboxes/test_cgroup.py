@@ -1,4 +1,4 @@
-"""Control groups: the choice among hierarchies on texts and faked trees of files, the limits and the clearing up for real.
+"""Control groups: the choice of hierarchies on texts and faked trees of files, limits and removal on real groups.
 
 Version 2 is faked throughout: its files are plain ones here, so what is shown is what arena writes and reads, not that a kernel
 obeys. The real ones are those of the machine that runs this.
@@ -12,16 +12,15 @@ import time
 from pathlib import Path
 
 import pytest
+from sandbox_programs import FORKS, ROOT
 
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, Limits, SandboxSpec, bwrap, cgroup
-from arena.sandboxes.bwrap.start import counts_by_namespace
-from arena.sandboxes.cgroup import Group, settings
-from arena.sandboxes.hierarchy import Place, here, places, subtree
+from arena.sandboxes.cgroup import Cgroup, SandboxCgroup, delegated_parent, own_cgroups, parse_cgroups, settings
+from arena.sandboxes.lifecycle import counts_by_namespace
 from arena.sandboxes.programs import keeper
-from arena.sandboxes.watchdog import family
+from arena.sandboxes.watchdog import process_tree
 
-ROOT = Path(__file__).parents[2]
 HYBRID = """\
 24 1 0:21 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
 25 24 0:22 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
@@ -33,22 +32,22 @@ UNIFIED = "30 1 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\
 CONTAINER = "31 1 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
 
 
-def test_places_of_a_machine_with_both_versions():
-    found = places("4:memory:/a/b\n1:cpu,cpuacct:/\n7:name=systemd:/\n0::/c\n", HYBRID)
+def test_groups_of_a_machine_with_both_versions():
+    found = parse_cgroups("4:memory:/a/b\n1:cpu,cpuacct:/\n7:name=systemd:/\n0::/c\n", HYBRID)
     assert found == {
-        "cpu": Place(1, Path("/sys/fs/cgroup/cpu,cpuacct")),
-        "memory": Place(1, Path("/sys/fs/cgroup/memory/a/b")),
-        "": Place(2, Path("/sys/fs/cgroup/unified/c")),
+        "cpu": Cgroup(1, Path("/sys/fs/cgroup/cpu,cpuacct")),
+        "memory": Cgroup(1, Path("/sys/fs/cgroup/memory/a/b")),
+        "": Cgroup(2, Path("/sys/fs/cgroup/unified/c")),
     }
 
 
-def test_places_where_there_is_only_version_2():
-    assert places("0::/user.slice/s.scope\n", UNIFIED) == {"": Place(2, Path("/sys/fs/cgroup/user.slice/s.scope"))}
+def test_groups_of_a_machine_with_version_2_only():
+    assert parse_cgroups("0::/user.slice/s.scope\n", UNIFIED) == {"": Cgroup(2, Path("/sys/fs/cgroup/user.slice/s.scope"))}
 
 
-def test_places_in_a_container_that_shows_its_part_of_the_hierarchy():
-    assert places("0::/docker/abc/run\n", CONTAINER) == {"": Place(2, Path("/sys/fs/cgroup/run"))}
-    assert places("0::/elsewhere\n", CONTAINER) == {}
+def test_groups_in_a_container_that_shows_part_of_the_hierarchy():
+    assert parse_cgroups("0::/docker/abc/run\n", CONTAINER) == {"": Cgroup(2, Path("/sys/fs/cgroup/run"))}
+    assert parse_cgroups("0::/elsewhere\n", CONTAINER) == {}
 
 
 LIMITS = Limits(processes=64, memory_bytes=512 * MIB, cpus=1.5)
@@ -58,7 +57,7 @@ def written(version: int, controller: str, limits: Limits = LIMITS, **given: boo
     return {setting.file: setting.value for setting in settings(version, limits, **given)[controller]}
 
 
-def test_what_is_written():
+def test_settings_are_those_of_the_kernels_version():
     assert written(1, "pids") == written(2, "pids") == {"pids.max": "64"}
     assert written(1, "memory") == {"memory.limit_in_bytes": "536870912", "memory.memsw.limit_in_bytes": "536870912"}
     assert written(2, "memory") == {"memory.max": "536870912", "memory.swap.max": "0", "memory.oom.group": "1"}
@@ -68,28 +67,28 @@ def test_what_is_written():
     assert "memory" not in settings(2, Limits()) and settings(2, Limits())["cpu"] == []
 
 
-def branch(folder: Path, controllers: str, handed_on: str) -> Path:
+def branch(folder: Path, controllers: str, delegated: str) -> Path:
     folder.mkdir(parents=True)
     (folder / "cgroup.controllers").write_text(controllers)
     (folder / "cgroup.procs").write_text("")
-    (folder / "cgroup.subtree_control").write_text(handed_on)
+    (folder / "cgroup.subtree_control").write_text(delegated)
     return folder
 
 
-def test_a_subtree_is_the_nearest_that_hands_its_controllers_on(tmp_path):
+def test_the_parent_is_the_nearest_group_that_delegates(tmp_path):
     top = branch(tmp_path / "user.slice", "cpu io memory pids", "memory pids")
     own = branch(top / "a.scope", "memory pids", "")
     (own / "cgroup.subtree_control").unlink()
     (own / "cgroup.subtree_control").mkdir()  # refuses to be written, as the kernel's does while the group holds processes
-    assert subtree(own) == top
+    assert delegated_parent(own) == top
     assert (top / "cgroup.subtree_control").read_text() == "+cpu"
     (top / "cgroup.controllers").write_text("cpu hugetlb")
-    assert subtree(own) is None
+    assert delegated_parent(own) is None
 
 
 def test_a_group_of_version_2_on_faked_files(tmp_path):
-    place = Place(2, tmp_path)
-    group = Group(LIMITS, {"memory": place, "pids": place, "cpu": place}, fair=True)
+    place = Cgroup(2, tmp_path)
+    group = SandboxCgroup(LIMITS, {"memory": place, "pids": place, "cpu": place}, fair=True)
     with group:
         (folder,) = tmp_path.iterdir()
         assert {path.name: path.read_text() for path in folder.iterdir()} == {
@@ -100,13 +99,13 @@ def test_a_group_of_version_2_on_faked_files(tmp_path):
             "processes": "cgroup v2 pids.max 64",
             "cpu": "cgroup v2 cpu.max 1.5 processors",
         }
-        assert group.entrances == [str(folder / "cgroup.procs")]
-        assert group.hits() == []
+        assert group.procs_files == [str(folder / "cgroup.procs")]
+        assert group.exceeded() == []
         (folder / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 1\noom_kill 3\noom_group_kill 1\n")
         (folder / "pids.events").write_text("max 0\n")
         (folder / "pids.peak").write_text("64\n")
-        assert group.killed() == 3
-        assert group.hits() == [
+        assert group.oom_kills() == 3
+        assert group.exceeded() == [
             "its memory of 512 MiB was used up, and the kernel ended 3 of its processes",
             "it was at its limit of 64 processes",
         ]
@@ -115,28 +114,28 @@ def test_a_group_of_version_2_on_faked_files(tmp_path):
     assert not folder.exists()
 
 
-def test_a_count_that_cannot_be_read_is_none(tmp_path):
-    place = Place(2, tmp_path)
-    with Group(LIMITS, {"pids": place}) as group:
+def test_an_unreadable_count_is_no_finding(tmp_path):
+    place = Cgroup(2, tmp_path)
+    with SandboxCgroup(LIMITS, {"pids": place}) as group:
         (folder,) = tmp_path.iterdir()
         (folder / "pids.events").mkdir()
-        assert group.hits() == []
+        assert group.exceeded() == []
         (folder / "pids.events").rmdir()
         (folder / "pids.max").unlink()
 
 
 # ---------------------------------------------------------------- the real ones
 
-HIGHEST = cgroup.home().get("pids", Place(2, Path())).folder / "pids.peak"
+HIGHEST = cgroup.arena_cgroups().get("pids", Cgroup(2, Path())).folder / "pids.peak"
 real = pytest.mark.skipif(
-    bool(bwrap.missing()) or "pids" not in cgroup.home() or "memory" not in cgroup.home(),
-    reason=f"needs bwrap and control groups that this user may make (there are: {', '.join(cgroup.home()) or 'none'})",
+    bool(bwrap.missing()) or "pids" not in cgroup.arena_cgroups() or "memory" not in cgroup.arena_cgroups(),
+    reason=f"needs bwrap and control groups that this user may make (there are: {', '.join(cgroup.arena_cgroups()) or 'none'})",
 )
 
 
 def groups() -> list[Path]:
-    """Those that arenas which have ended left behind."""
-    found = {folder for place in here().values() for folder in place.folder.glob(cgroup.OURS)}
+    """Groups that ended arenas have left behind."""
+    found = {folder for place in own_cgroups().values() for folder in place.folder.glob(cgroup.NAME_PATTERN)}
     dead = []
     for folder in found:
         if (held := keeper.lock(str(folder), wait=False)) is not None:
@@ -153,109 +152,95 @@ FILE = "head -c 300000000 /dev/zero > /tmp/file; sleep 60"
 @pytest.mark.parametrize(
     ("program", "word"), [(("python", "-c", HOG), "hog"), (("sh", "-c", FILE), "file in /tmp")], ids=["hog", "file"]
 )
-def test_memory_is_bounded_and_told(program, word):
-    with bwrap.run(SandboxSpec("agent", program, limits=Limits(memory_bytes=128 * MIB))) as box:
-        assert "memory" in box.limits and "128 MiB" in box.limits["memory"], word
-        assert box.wait(20) == 137
-    assert box.exceeded[0].startswith("its memory of 128 MiB was used up")
-
-
-FORKS = """
-import os, time
-made = 0
-try:
-    while made < 1000:
-        if os.fork() == 0:
-            time.sleep(60); os._exit(0)
-        made += 1
-except OSError as error:
-    print(made, error.strerror, flush=True)
-os._exit(0)
-"""
+def test_memory_is_limited_and_reported(program, word):
+    with bwrap.run(SandboxSpec("agent", program, limits=Limits(memory_bytes=128 * MIB))) as running:
+        assert "memory" in running.limits and "128 MiB" in running.limits["memory"], word
+        assert running.wait(20) == 137
+    assert running.exceeded[0].startswith("its memory of 128 MiB was used up")
 
 
 @real
-def test_processes_are_bounded_from_the_first_fork_on():
-    with bwrap.run(SandboxSpec("agent", ("python", "-c", FORKS), limits=Limits(processes=16))) as box:
-        made, why = box.stdout.read().decode().split(" ", 1)
+def test_processes_are_limited_from_the_first_fork_on():
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", FORKS), limits=Limits(processes=16))) as running:
+        made, why = running.stdout.read().decode().split(" ", 1)
         assert 8 <= int(made) < 16 and why == "Resource temporarily unavailable\n"
 
 
 @real
 @pytest.mark.skipif(not HIGHEST.exists(), reason="this kernel does not keep the highest count of processes")
-def test_that_the_limit_of_processes_was_met_is_told():
-    with bwrap.run(SandboxSpec("agent", ("python", "-c", FORKS), limits=Limits(processes=16))) as box:
-        box.wait(30)
-    assert box.exceeded[0].startswith("it was at its limit of 16 processes")
+def test_a_reached_limit_of_processes_is_reported():
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", FORKS), limits=Limits(processes=16))) as running:
+        running.wait(30)
+    assert running.exceeded[0].startswith("it was at its limit of 16 processes")
 
 
 @real
 @pytest.mark.skipif(not counts_by_namespace(os.uname().release), reason="needs Linux 5.14")
-def test_a_fork_is_refused_before_the_group_sees_it():  # which is late: by then it has held up every other box's programs
+def test_a_fork_is_refused_before_the_group_sees_it():  # which is late: by then it has held up every other sandbox's programs
     program = "import resource; print(*resource.getrlimit(resource.RLIMIT_NPROC))"
-    with bwrap.run(SandboxSpec("agent", ("python", "-c", program), limits=Limits(processes=16))) as box:
-        assert box.stdout.read().decode() == "15 15\n"
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", program), limits=Limits(processes=16))) as running:
+        assert running.stdout.read().decode() == "15 15\n"
 
 
 @real
-@pytest.mark.skipif("cpu" not in cgroup.home(), reason="no cpu controller here")
-def test_cpu_time_is_bounded():
+@pytest.mark.skipif("cpu" not in cgroup.arena_cgroups(), reason="no cpu controller here")
+def test_cpu_time_is_limited():
     spin = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass\nprint(time.process_time())"
-    with bwrap.run(SandboxSpec("agent", ("python", "-c", spin), limits=Limits(cpus=0.25))) as box:
-        assert float(box.stdout.read()) < 0.5
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", spin), limits=Limits(cpus=0.25))) as running:
+        assert float(running.stdout.read()) < 0.5
 
 
 @real
-def test_a_box_leaves_no_group():
-    before = {parent: set(parent.iterdir()) for _, parent in cgroup.home().values()}
+def test_a_sandbox_leaves_no_group():
+    before = {parent: set(parent.iterdir()) for _, parent in cgroup.arena_cgroups().values()}
     with bwrap.run(SandboxSpec("agent", ("sleep", "60"), limits=LIMITS)):
         assert all(set(parent.iterdir()) > there for parent, there in before.items())
-    assert before == {parent: set(parent.iterdir()) for _, parent in cgroup.home().values()}
+    assert before == {parent: set(parent.iterdir()) for _, parent in cgroup.arena_cgroups().values()}
 
 
 @real
 def test_a_limit_that_the_kernel_refuses_leaves_no_group():
-    before = {parent: set(parent.iterdir()) for _, parent in cgroup.home().values()}
+    before = {parent: set(parent.iterdir()) for _, parent in cgroup.arena_cgroups().values()}
     with pytest.raises(SandboxError, match=r"cannot make the control group .*-4096.*Invalid argument"):
-        Group(Limits(memory_bytes=-4096), cgroup.home()).__enter__()
-    assert before == {parent: set(parent.iterdir()) for _, parent in cgroup.home().values()}
+        SandboxCgroup(Limits(memory_bytes=-4096), cgroup.arena_cgroups()).__enter__()
+    assert before == {parent: set(parent.iterdir()) for _, parent in cgroup.arena_cgroups().values()}
 
 
 @real
-def test_a_group_that_its_engine_takes_away_has_nothing_more_to_tell(tmp_path):
-    version, parent = cgroup.home()["pids"]
+def test_a_group_that_its_engine_removes_reports_nothing(tmp_path):
+    version, parent = cgroup.arena_cgroups()["pids"]
     (parent / "taken").mkdir()
     with (parent / "taken" / "pids.events").open() as held:
         (parent / "taken").rmdir()
         (tmp_path / "pids.events").symlink_to(f"/proc/self/fd/{held.fileno()}")
         with pytest.raises(OSError, match="No such device"):
             (tmp_path / "pids.events").read_text()
-        group = Group(LIMITS, {})
-        group._places = {"pids": Place(version, tmp_path)}
-        assert group.hits() == []
+        group = SandboxCgroup(LIMITS, {})
+        group._cgroups = {"pids": Cgroup(version, tmp_path)}
+        assert group.exceeded() == []
 
 
 HOLD = """
 from arena.sandboxes import SandboxSpec, Limits, bwrap, cgroup
-with bwrap.run(SandboxSpec("agent", ("sleep", "60"), limits=Limits(memory_bytes=1 << 30))) as box:
-    print(*(place.folder for place in set(cgroup.home().values())), flush=True)
-    box.wait()
+with bwrap.run(SandboxSpec("agent", ("sleep", "60"), limits=Limits(memory_bytes=1 << 30))) as running:
+    print(*(place.folder for place in set(cgroup.arena_cgroups().values())), flush=True)
+    running.wait()
 """
 
 
 @real
 @pytest.mark.parametrize("keeper_too", [False, True], ids=["arena", "arena and its keeper"])
-def test_groups_of_an_arena_that_was_killed(keeper_too):
+def test_groups_of_a_killed_arena_are_removed(keeper_too):
     with subprocess.Popen([sys.executable, "-c", HOLD], cwd=ROOT, stdout=subprocess.PIPE, text=True) as arena:
         folders = [Path(name) for name in arena.stdout.readline().split()]
         assert all(folder.is_dir() for folder in folders)
         if keeper_too:
-            (number,) = (pid for pid in family(arena.pid) if b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+            (number,) = (pid for pid in process_tree(arena.pid) if b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
             os.kill(number, signal.SIGKILL)
         arena.kill()
     end_s = time.monotonic() + 1
     if keeper_too:
-        time.sleep(0.3)  # the boxes end without it
+        time.sleep(0.3)  # the sandboxes end without it
         for folder in folders:
             cgroup._sweep(folder.parent)  # as the next arena does, and one that another test has started may have done already
     while any(folder.exists() for folder in folders):

@@ -1,4 +1,4 @@
-"""Copying what a prankster left: deep trees, links, holes, names, modes, and what cannot be copied."""
+"""Copying an untrusted folder: deep trees, links, holes, names, modes, and files that cannot be copied."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ def folders(tmp_path):
     subprocess.run(["rm", "-rf", str(source), str(target)], check=True)  # Python's own removal gives up on deep trees
 
 
-def test_content_modes_and_times(folders):
+def test_content_modes_and_times_are_kept(folders):
     source, target = folders
     (source / "a" / "b").mkdir(parents=True)
     (source / "a" / "b" / "file").write_bytes(b"x" * 100_000)
@@ -39,7 +39,7 @@ def test_content_modes_and_times(folders):
     assert (target / "a").stat().st_mtime_ns == (source / "a").stat().st_mtime_ns
 
 
-def test_nothing_is_followed(folders, tmp_path):
+def test_no_link_is_followed(folders, tmp_path):
     source, target = folders
     (tmp_path / "secret").write_text("secret")
     (source / "file").symlink_to(tmp_path / "secret")
@@ -51,7 +51,7 @@ def test_nothing_is_followed(folders, tmp_path):
     assert (target / "pipe").is_fifo()
 
 
-def test_three_thousand_folders_deep(folders):
+def test_a_tree_may_be_three_thousand_folders_deep(folders):
     source, target = folders
     program = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nopen('last', 'w').write('found')"
     subprocess.run(["python3", "-c", program], cwd=source, check=True)
@@ -79,7 +79,7 @@ def test_holes_stay_holes(folders):
 MIB = 1 << 20
 
 
-def test_what_is_too_much_is_left_out_and_the_small_files_are_not(folders):
+def test_large_files_are_left_out_first(folders):
     source, target = folders
     for name in ("a", "b", "c"):
         (source / name).write_bytes(bytes(range(256)) * 4096)
@@ -92,7 +92,7 @@ def test_what_is_too_much_is_left_out_and_the_small_files_are_not(folders):
     assert not list((target / "0").iterdir())
 
 
-def test_small_files_have_a_reserve_of_their_own_and_it_ends_too(folders):
+def test_small_files_have_a_reserve_that_ends_too(folders):
     source, target = folders
     for name in ("a", "b", "c", "d"):
         (source / name).write_bytes(b"1" * 4096)
@@ -102,7 +102,7 @@ def test_small_files_have_a_reserve_of_their_own_and_it_ends_too(folders):
     assert sorted(path.name for path in target.iterdir()) == ["a", "b", "c"]
 
 
-def test_what_is_lost_is_counted_and_the_first_are_named_in_short(folders):
+def test_lost_files_are_counted_and_the_first_named_in_short(folders):
     source, target = folders
     program = (
         "import os, socket\n"
@@ -125,7 +125,7 @@ def test_each_name_of_a_hard_link_counts(folders):
     assert sum(path.stat().st_size for path in target.iterdir()) == 3 * MIB
 
 
-def test_strange_names_and_sockets(folders):
+def test_strange_names_are_copied_and_sockets_are_lost(folders):
     source, target = folders
     names = [b"\n", b"\xff\xfe", b"\x1b[2J", b" ", b"-rf", b"x" * 255]
     for name in names:
@@ -137,7 +137,7 @@ def test_strange_names_and_sockets(folders):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_owner(folders):
+def test_a_copy_belongs_to_its_new_owner(folders):
     source, target = folders
     (source / "a").mkdir()
     (source / "a" / "file").write_text("x")
@@ -145,7 +145,7 @@ def test_owner(folders):
     assert {path.stat().st_uid for path in (target, target / "a", target / "a" / "file")} == {64999}
 
 
-def test_descriptors_are_given_back(folders):
+def test_descriptors_are_closed(folders):
     source, target = folders
     (source / "a").mkdir()
     (source / "a" / "file").write_text("x")

@@ -1,4 +1,4 @@
-"""When process 1 of a box takes a thread to be stopped."""
+"""When process 1 of a sandbox counts a thread as stopped."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
 def tracing_is_forbidden() -> bool:
-    """Whether this machine lets nobody without privileges look at another process, not even at its child."""
+    """Whether this machine forbids unprivileged processes to inspect others, even their own children."""
     return YAMA.exists() and int(YAMA.read_text()) > 1
 
 
@@ -45,23 +45,23 @@ def thread() -> Iterator[str]:
             child.kill()
 
 
-def test_who_runs_has_not_left_the_processor_and_who_is_stopped_has(thread: str) -> None:
-    assert not init.have_left([thread])
+def test_only_a_stopped_thread_is_off_its_processor(thread: str) -> None:
+    assert not init.are_off_processors([thread])
     pid = int(Path(thread).name)
     os.kill(pid, signal.SIGSTOP)
     os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-    assert init.have_left([thread])
+    assert init.are_off_processors([thread])
 
 
-def test_who_is_gone_or_is_not_told_of_keeps_nobody_waiting(tmp_path: Path, thread: str) -> None:
-    assert init.have_left([str(tmp_path)])
-    assert not init.have_left([str(tmp_path), thread])
+def test_an_ended_or_unreadable_thread_does_not_delay(tmp_path: Path, thread: str) -> None:
+    assert init.are_off_processors([str(tmp_path)])
+    assert not init.are_off_processors([str(tmp_path), thread])
 
 
 @pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
-@pytest.mark.skipif(tracing_is_forbidden(), reason=f"{YAMA} forbids it: boxes are frozen by what shows, and by their clocks")
-def test_the_kernel_tells_a_process_of_a_box_of_another() -> None:
-    """Otherwise process 1, which has the same user and no more rights, would have to believe what shows."""
-    with bwrap.run(SandboxSpec("worker", ("python", "-c", SIBLING))) as box:
-        told = box.stdout.readline()
-        assert told and not told.startswith(b"running"), box.stderr.read()
+@pytest.mark.skipif(tracing_is_forbidden(), reason=f"{YAMA} forbids it: a freeze goes by shown states and by clocks")
+def test_a_process_can_read_the_state_of_another_inside() -> None:
+    """Otherwise process 1, which has the same user and no more rights, would have to believe the shown state."""
+    with bwrap.run(SandboxSpec("worker", ("python", "-c", SIBLING))) as running:
+        state = running.stdout.readline()
+        assert state and not state.startswith(b"running"), running.stderr.read()

@@ -1,43 +1,42 @@
-"""What is done around every box: an agent's work is kept and limits are watched, whatever else goes wrong."""
+"""What every backend does around a sandbox: an agent's work is kept whatever else goes wrong, and users are not shared."""
 
 import errno
 import os
-import threading
+import subprocess
 
 import pytest
 
-from arena.sandboxes import MIB, Limits, SandboxSpec, bwrap, workspace_mount
-from arena.sandboxes.lifecycle import until_empty
-from arena.sandboxes.watchdog import Watch
+from arena.sandboxes import MIB, Limits, SandboxSpec, lifecycle, workspace_mount
 
-REASON = bwrap.missing()
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes file systems and gives sandboxes users of their own")
 
 
-@pytest.mark.skipif(REASON is not None, reason=str(REASON))
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes file systems")
-def test_the_workspace_comes_home_when_the_limits_cannot_be_asked_for(tmp_path):
+@as_root
+def test_a_workspace_is_copied_back_after_another_error(bwrap_backend, tmp_path):
     limits = Limits(workspace_bytes=MIB)
-    mount = workspace_mount.detached(limits)
-    shelf = workspace_mount.Shelf(tmp_path, mount, limits)
-    shelf.path.mkdir()
+    fd = workspace_mount.detached_tmpfs(limits)
+    mount = workspace_mount.WorkspaceMount(tmp_path, fd, limits)
+    mount.path.mkdir()
 
-    def met():
+    def exceeded():
         raise OSError(errno.ENODEV, "its group is gone")
 
     with (
-        bwrap.run(SandboxSpec("agent", ("sleep", "60"))) as box,
+        bwrap_backend.run(SandboxSpec("agent", ("sleep", "60"))) as running,
         pytest.raises(OSError, match="its group is gone"),
-        until_empty(box, [], met, shelf),
+        lifecycle.lifetime(running, [], exceeded, mount),
     ):
-        (shelf.path / "solution.py").write_text("x = 1\n")
-    os.close(mount)
-    assert box.wait(0) == 137
+        (mount.path / "solution.py").write_text("x = 1\n")
+    os.close(fd)
+    assert running.wait(0) == 137
     assert (tmp_path / "solution.py").read_text() == "x = 1\n"
 
 
-def test_who_cannot_look_any_more_ends_the_box_and_says_so(tmp_path):
-    ended = threading.Event()
-    watch = Watch(ended.set, [lambda: str(workspace_mount.free(tmp_path / "gone"))])
-    assert ended.wait(10)
-    watch.stop()
-    assert watch.found.startswith("what it uses could not be looked at any more ([Errno 2]")
+@as_root
+def test_a_user_with_a_dead_process_is_not_used():
+    with lifecycle.throw_away_user() as uid:
+        pass
+    with subprocess.Popen(["true"], user=uid, stdout=subprocess.DEVNULL) as dead:
+        os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # not reaped: it counts for its user
+        with lifecycle.throw_away_user() as other:
+            assert other != uid

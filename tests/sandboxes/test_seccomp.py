@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from arena.errors import SandboxError
-from arena.sandboxes.seccomp import ARCHES, INSPECTED, NUMBERS, program
+from arena.sandboxes.seccomp import ARCHES, INSPECTED, NUMBERS, compile_filter
 
 ALLOWED = "allowed"
 KILLED = "killed"
-DONE_NOTHING = "said to be done"
+DONE_NOTHING = "success without effect"
 HIGH = 1 << 32
 
 
@@ -39,7 +39,7 @@ def verdict(filter_bytes, machine, number, *args, audit=None):
 @pytest.fixture(params=sorted(ARCHES))
 def decide(request):
     machine, column = request.param, ARCHES[request.param].column
-    plain, pinned = (program(deny_affinity=deny, machine=machine) for deny in (False, True))
+    plain, pinned = (compile_filter(deny_affinity=deny, machine=machine) for deny in (False, True))
 
     def call(name, *args, deny_affinity=False):
         number = (NUMBERS | INSPECTED)[name][column]
@@ -49,7 +49,7 @@ def decide(request):
 
 
 @pytest.mark.parametrize("name", sorted(NUMBERS))
-def test_denied(decide, name):
+def test_listed_calls_are_refused(decide, name):
     assert decide(name) in ("EPERM", None)
 
 
@@ -86,7 +86,7 @@ def test_denied(decide, name):
         ("prlimit64", (0, 7), ALLOWED),
         ("prlimit64", (1, 7), "EPERM"),
         ("prlimit64", (HIGH | 1, 7), "EPERM"),
-        ("prlimit64", (0, 4, 0, HIGH), ALLOWED),  # RLIMIT_CORE asked for
+        ("prlimit64", (0, 4, 0, HIGH), ALLOWED),  # RLIMIT_CORE read
         ("prlimit64", (0, 4, 16), DONE_NOTHING),  # and set
         ("prlimit64", (0, 4, HIGH), DONE_NOTHING),
         ("prlimit64", (1, 4, 0), "EPERM"),
@@ -107,28 +107,28 @@ def test_denied(decide, name):
         ("setpriority", (2, 0), "EPERM"),
     ],
 )
-def test_by_arguments(decide, name, args, outcome):
+def test_calls_are_refused_by_arguments(decide, name, args, outcome):
     assert decide(name, *args) == outcome
 
 
-def test_affinity_is_refused_when_asked_for(decide):
+def test_affinity_is_refused_on_request(decide):
     assert decide("sched_setaffinity", 0, deny_affinity=True) == "EPERM"
     assert decide("clone", 0x11, deny_affinity=True) == ALLOWED
 
 
 @pytest.mark.parametrize(("machine", "other"), [("x86_64", 0x40000003), ("x86_64", 0xC00000B7), ("aarch64", 0x40000028)])
 def test_another_architecture_is_killed(machine, other):
-    assert verdict(program(deny_affinity=False, machine=machine), machine, 0, audit=other) == KILLED
+    assert verdict(compile_filter(deny_affinity=False, machine=machine), machine, 0, audit=other) == KILLED
 
 
 @pytest.mark.parametrize("number", [0x40000000, 0x40000000 | 248, -1])
 def test_x32_numbers_do_not_dodge_the_list(number):
-    assert verdict(program(deny_affinity=False, machine="x86_64"), "x86_64", number) == "ENOSYS"
+    assert verdict(compile_filter(deny_affinity=False, machine="x86_64"), "x86_64", number) == "ENOSYS"
 
 
 @pytest.mark.parametrize("machine", sorted(ARCHES))
-def test_calls_that_no_kernel_had_when_this_was_written_do_not_exist(machine):
-    filter_bytes = program(deny_affinity=False, machine=machine)
+def test_calls_of_newer_kernels_do_not_exist(machine):
+    filter_bytes = compile_filter(deny_affinity=False, machine=machine)
     assert {verdict(filter_bytes, machine, number) for number in (470, 471, 500, 1000)} == {"ENOSYS"}
     assert verdict(filter_bytes, machine, 469) == ALLOWED
 
@@ -136,14 +136,14 @@ def test_calls_that_no_kernel_had_when_this_was_written_do_not_exist(machine):
 @pytest.mark.parametrize(
     ("machine", "names"), [("x86_64", {"memfd_create": 319, "mbind": 237, "timer_create": 222, "execve": 59})]
 )
-def test_what_cuda_and_everybody_needs_stays_allowed(machine, names):
-    filter_bytes = program(deny_affinity=True, machine=machine)
+def test_calls_that_cuda_needs_stay_allowed(machine, names):
+    filter_bytes = compile_filter(deny_affinity=True, machine=machine)
     assert {name: verdict(filter_bytes, machine, number) for name, number in names.items()} == dict.fromkeys(names, ALLOWED)
 
 
 def test_an_unknown_machine_is_refused():
     with pytest.raises(SandboxError, match=r"riscv64.*x86_64, aarch64"):
-        program(deny_affinity=False, machine="riscv64")
+        compile_filter(deny_affinity=False, machine="riscv64")
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,9 @@ def streamed(index: int, block: dict[str, Any]) -> Iterator[Frame]:
     def delta(**fields: str) -> Frame:
         return event("content_block_delta", index=index, delta=fields)
 
-    empty = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}, "tool_use": {"input": {}}}[block["type"]]
-    yield event("content_block_start", index=index, content_block=block | empty)
+    thinking = {"thinking": "", "signature": ""}
+    empty: dict[str, Any] = {"thinking": thinking, "text": {"text": ""}, "tool_use": {"input": {}}}
+    yield event("content_block_start", index=index, content_block=block | empty[block["type"]])
     match block:
         case {"type": "thinking", "thinking": text, "signature": signature}:
             yield from (delta(type="thinking_delta", thinking=piece) for piece in pieces(text))

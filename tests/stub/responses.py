@@ -90,7 +90,7 @@ def whole(reply: Reply) -> dict[str, Any]:
 def opened(reply: Reply) -> dict[str, Any]:
     """The answer before it has content."""
     head = {"id": f"resp_{reply.id}", "object": "response", "created_at": 1_700_000_000, "status": "in_progress"}
-    rest = {"model": reply.model, "output": [], "usage": None, "error": None, "parallel_tool_calls": True}
+    rest: dict[str, Any] = {"model": reply.model, "output": [], "usage": None, "error": None, "parallel_tool_calls": True}
     return head | rest | {"tool_choice": "auto", "tools": []}
 
 
@@ -108,7 +108,7 @@ def streamed(index: int, item: dict[str, Any]) -> Iterator[Frame]:
     def part(kind: str, **fields: Any) -> Frame:
         return event(f"response.{kind}", item_id=item["id"], output_index=index, **fields)
 
-    empty = {"message": {"content": []}, "reasoning": {"summary": []}, "function_call": {"arguments": ""}}
+    empty: dict[str, Any] = {"message": {"content": []}, "reasoning": {"summary": []}, "function_call": {"arguments": ""}}
     opening = item | empty.get(item["type"], {"input": ""})
     yield event("response.output_item.added", output_index=index, item=opening | {"status": "in_progress"})
     match item:
@@ -147,4 +147,7 @@ def event(kind: str, **fields: Any) -> Frame:
 
 def numbered(found: list[Frame], first: int = 0) -> list[Frame]:
     """The frames with their sequence numbers."""
-    return [Frame({**dict(frame.data), "sequence_number": number}, frame.event) for number, frame in enumerate(found, first)]
+    return [
+        Frame(frame.data | {"sequence_number": number} if isinstance(frame.data, dict) else frame.data, frame.event)
+        for number, frame in enumerate(found, first)
+    ]

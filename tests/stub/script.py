@@ -129,7 +129,7 @@ def call(act: Act, tools: Sequence[Tool]) -> Call:
         return Call(number, code.name, javascript(act), "code")
     if isinstance(act, Write):
         if writer := next((tool for tool in tools if WRITERS.fullmatch(tool.name)), None):
-            known = {"path|file_?name": f"/workspace/{act.path}", "content|text": act.text}
+            known: dict[str, Any] = {"path|file_?name": f"/workspace/{act.path}", "content|text": act.text}
             return Call(number, writer.name, filled(writer.schema, known), "function")
         if patcher := by_name.get("apply_patch"):
             text = patch(act)

@@ -1,4 +1,4 @@
-"""arena.process: real processes, real limits."""
+"""Starting processes: real processes, real limits."""
 
 import os
 import random
@@ -48,7 +48,7 @@ def test_environment_is_inherited_when_none_is_given():
 
 
 def test_input_folder_and_descriptors(tmp_path):
-    data = process.content(b"by descriptor")
+    data = process.readable_fd(b"by descriptor")
     try:
         done = shell(f"pwd; cat; cat /proc/self/fd/{data}", stdin=b"by stdin\n", cwd=tmp_path, pass_fds=(data,))
     finally:
@@ -60,21 +60,21 @@ def test_input_larger_than_a_pipe():
     assert shell("wc -c", stdin=b"x" * (3 << 20)).stdout.split() == [b"3145728"]
 
 
-def test_the_limit_ends_the_whole_group_even_when_it_ignores_sigterm():
+def test_the_limit_ends_a_group_that_ignores_sigterm():
     token = sleeper()
     done = shell(f"trap '' TERM; sleep {token} & sleep {token}", limit_s=0.5)
     assert done.timed_out and done.returncode == -9 and 0.5 <= done.seconds < 2
     assert alive(token) == []
 
 
-def test_what_the_leader_leaves_behind_dies_with_it():
+def test_child_processes_end_with_the_leader():
     token = sleeper()
     done = shell(f"sleep {token} & echo started")
     assert (done.returncode, done.stdout) == (0, b"started\n") and done.seconds < 2
     assert alive(token) == []
 
 
-def test_a_process_that_left_the_group_cannot_hold_us_up_by_the_pipe():
+def test_a_process_outside_the_group_cannot_delay_by_the_pipe():
     done = shell("setsid sleep 4 & echo started")
     assert done.stdout == b"started\n" and done.seconds < 3
 

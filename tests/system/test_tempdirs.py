@@ -1,4 +1,4 @@
-"""Scratch folders: gone with their block, whatever was made in them; swept when their arena was killed, and no others are."""
+"""Temporary folders: gone with their block, whatever was made in them; those of a killed arena are swept, and no others."""
 
 import os
 import subprocess
@@ -14,8 +14,8 @@ from arena.system import process, tempdirs
 ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
 import sys, time
-from arena import scratch
-with scratch.folder() as folder:
+from arena.system import tempdirs
+with tempdirs.folder() as folder:
     (folder / "work").mkdir()
     print(folder, flush=True)
     time.sleep(60)
@@ -31,7 +31,7 @@ for _ in range(6000):
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A $TMPDIR of this test's own, which tempfile is made to look up again."""
+    """A $TMPDIR of this test's own; tempfile looks it up again."""
     before, tempfile.tempdir = tempfile.tempdir, None
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     yield tmp_path
@@ -48,7 +48,7 @@ def killed() -> Path:
     return left
 
 
-def test_a_folder_is_ours_alone_and_ends_with_its_block(place: Path) -> None:
+def test_a_folder_is_private_and_ends_with_its_block(place: Path) -> None:
     with tempdirs.folder() as one, tempdirs.folder() as two:
         assert one != two and {one.parent, two.parent} == {place}
         assert one.stat().st_mode & 0o777 == 0o700
@@ -59,13 +59,13 @@ def test_a_folder_is_ours_alone_and_ends_with_its_block(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_what_a_killed_arena_left_is_swept_at_the_next_start(place: Path) -> None:
+def test_a_killed_arenas_folder_is_swept_at_the_next_start(place: Path) -> None:
     left = killed()
     with tempdirs.folder() as folder:
         assert list(place.iterdir()) == [folder] != [left]
 
 
-def test_nobody_elses_is_swept(place: Path) -> None:
+def test_no_other_folder_is_swept(place: Path) -> None:
     left = killed()
     mark = left.name.removeprefix(tempdirs.PREFIX).rpartition("-")[0]
     dead = f"{tempdirs.PREFIX}{mark}"
@@ -88,17 +88,17 @@ def test_nobody_elses_is_swept(place: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_what_is_mounted_in_one_is_never_emptied(place: Path) -> None:
-    """In a mount namespace of its own: a workspace, shown to an engine for a moment by an arena that was killed then."""
+def test_a_mount_in_a_folder_is_never_emptied(place: Path) -> None:
+    """In a mount namespace of its own: a workspace that a killed arena had attached for an engine."""
     assert killed().exists()
     program = """
 import subprocess, sys
 from pathlib import Path
-from arena import scratch
-left, = scratch.abandoned()
+from arena.system import tempdirs
+left, = tempdirs.abandoned()
 subprocess.run(["mount", "-t", "tmpfs", "none", str(left / "work")], check=True)
 (left / "work" / "solution.py").touch()
-with scratch.folder():
+with tempdirs.folder():
     print((left / "work" / "solution.py").exists())
 """
     done = process.run(["unshare", "-m", sys.executable, "-c", program], limit_s=30, cwd=ROOT)

@@ -1,7 +1,7 @@
-"""The allow proxy: CONNECT to a list of names and nothing else, on a unix socket, outside every sandbox.
+"""The egress proxy: CONNECT to an allowlist of names and nothing else, on a unix socket, outside every sandbox; and its log.
 
-It sees the name that the client says and then encrypted bytes. Where many owners share one server (a large content network),
-a client inside the encryption can ask that server for another owner's name: allow no host that is shared with strangers.
+The proxy sees the name in the client's request, and then encrypted bytes. Many owners may share one server, as in a large content
+network. There a client can ask for another owner's name inside the encryption. So allow no host that is shared with strangers.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 
-from arena.gateway.egress.log import Entry, Log, opened
-from arena.gateway.egress.rules import Reach, Rule, check, public, reachable, requested
+from arena.files.jsonl import JsonLines
+from arena.gateway.egress.rules import Reach, Rule, check_allowed, parse_request, public, reachable
 from arena.gateway.refusal import Refusal, Target
 from arena.gateway.unix_server import accept, serving
 
@@ -24,15 +25,15 @@ HEAD_BYTES = 1 << 13
 HEAD_S = 5.0
 CONNECT_S = 15.0
 CHUNK_BYTES = 1 << 16
-SAID = 300
-"""Characters of an unexpected error that the session's record gets."""
+ERROR_CHARS = 300
+"""Of an unexpected error, kept in the session's record."""
 REASONS = {200: "Connection established", 400: "Bad Request", 403: "Forbidden", 405: "Method Not Allowed", 502: "Bad Gateway"}
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Addresses of a name, by the system; OSError when it has none."""
+    """Addresses of a name, from the system's resolver. OSError when it has none."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
@@ -41,15 +42,66 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 def serve(
     path: Path, rules: Sequence[Rule], log: Path, *, reach: Reach = public, resolve: Resolver = resolve
 ) -> Iterator[Sequence[str]]:
-    """Serve on a new socket `path` for the length of the block; one JSON line a request is appended to `log`.
+    """Serve on a new socket `path` for the length of the block, and append one JSON line a request to `log`.
 
-    What goes wrong meanwhile is told by the sequence, complete when the block has been left. Every user may connect: the
-    folder that holds the socket says who can get there. OSError when it cannot begin.
+    Yields what goes wrong meanwhile, complete when the block has ended. Every user may connect: the folder that holds the
+    socket limits access. OSError when it cannot begin.
     """
-    with opened(log) as kept:
-        proxy = _Proxy(tuple(rules), reach, resolve, kept)
+    with open_log(log) as opened:
+        proxy = _Proxy(tuple(rules), reach, resolve, opened)
         with serving(path, lambda listener: accept(listener, proxy.handle, proxy.failed)):
-            yield kept.troubles
+            yield opened.troubles
+
+
+@dataclass
+class LogEntry:
+    """One request, filled in while the proxy serves it."""
+
+    at: str
+    host: str | None = None
+    port: int | None = None
+    verdict: str = "refused"
+    """`allowed`; `refused` by the proxy; `failed`: allowed, but not reachable; `cut`: the log ends here."""
+    status: int = 0
+    """Of the HTTP answer; 0 when there was none."""
+    reason: str = ""
+    address: str | None = None
+    """The name's address that was reached, or tried last."""
+    up_bytes: int = 0
+    """From the sandbox to the host."""
+    down_bytes: int = 0
+    seconds: float = 0.0
+
+
+class EgressLog:
+    """An open log, and what went wrong."""
+
+    def __init__(self, lines: JsonLines) -> None:
+        self.troubles: list[str] = []
+        """Text for the session's record."""
+        self._lines = lines
+        self._reported: set[str] = set()
+
+    def add(self, entry: LogEntry) -> None:
+        """Append a line while there is room, and nothing after the first write that fails."""
+        last = LogEntry(entry.at, verdict="cut", reason="the log is full: later requests are not in it")
+        try:
+            self._lines.add(asdict(entry), asdict(last))
+        except OSError as error:  # the disk is full or gone: that must not end the session that made these requests
+            self.trouble("the log", f"the egress proxy's log ends early, as it cannot be written ({error.strerror})")
+
+    def trouble(self, subject: str, text: str) -> None:
+        """Keep the text, once a subject: a sandbox may cause the same trouble any number of times."""
+        if subject not in self._reported:
+            self._reported.add(subject)
+            self.troubles.append(text)
+
+
+@contextmanager
+def open_log(path: Path) -> Iterator[EgressLog]:
+    """The log at that path, for appending. OSError."""
+    with FileIO(path, "a") as file:  # no buffer: a written line stays, however arena ends
+        yield EgressLog(JsonLines(file))
 
 
 @dataclass
@@ -57,16 +109,16 @@ class _Proxy:
     rules: tuple[Rule, ...]
     reach: Reach
     resolve: Resolver
-    log: Log
+    log: EgressLog
 
     def failed(self, error: BaseException) -> None:
-        """A connection's task ended by an exception."""
-        self.log.trouble("a connection", f"a connection of the allow proxy failed, a bug of arena: {repr(error)[:SAID]}")
+        """Record that the task of a connection ended by an exception."""
+        self.log.trouble("a connection", f"a connection of the egress proxy failed, a bug of arena: {repr(error)[:ERROR_CHARS]}")
 
     async def handle(self, client: socket.socket) -> None:
-        """One connection from its request to its log line."""
+        """Serve one connection, from its request to its log line."""
         began_s = time.monotonic()
-        entry = Entry(datetime.now(UTC).isoformat(timespec="milliseconds"))
+        entry = LogEntry(datetime.now(UTC).isoformat(timespec="milliseconds"))
         reader, writer = await asyncio.open_connection(sock=client, limit=HEAD_BYTES)
         writer.transport.set_write_buffer_limits(0)  # `drain` then means that the kernel has it all
         try:
@@ -79,14 +131,14 @@ class _Proxy:
         finally:
             writer.transport.abort()
             entry.seconds = round(time.monotonic() - began_s, 3)
-            self.log.note(entry)
+            self.log.add(entry)
 
-    async def answer(self, entry: Entry, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a request, or say why not."""
+    async def answer(self, entry: LogEntry, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a request, or answer why not."""
         try:
-            target = requested(await _head(reader))
+            target = parse_request(await _head(reader))
             entry.host, entry.port = target
-            check(target, self.rules)
+            check_allowed(target, self.rules)
             upstream = await self.connect(target, entry)
         except Refusal as refusal:
             entry.status, entry.reason = refusal.status, refusal.reason
@@ -104,8 +156,8 @@ class _Proxy:
         finally:
             upstream[1].transport.abort()
 
-    async def connect(self, target: Target, entry: Entry) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To an address that was checked: the name is not looked up again. Refusal 403 or 502."""
+    async def connect(self, target: Target, entry: LogEntry) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a checked address, without a second lookup of the name. Refusal 403 or 502."""
         reason = "no address"
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -134,17 +186,17 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
     except asyncio.IncompleteReadError:
         raise Refusal(400, "the request head has no end") from None
     except TimeoutError:
-        raise Refusal(400, f"no whole request head within {HEAD_S:.0f} s") from None
+        raise Refusal(400, f"the request head did not arrive within {HEAD_S:.0f} s") from None
 
 
 async def _tunnel(
-    entry: Entry,
-    from_box: asyncio.StreamReader,
-    to_box: asyncio.StreamWriter,
+    entry: LogEntry,
+    from_sandbox: asyncio.StreamReader,
+    to_sandbox: asyncio.StreamWriter,
     from_host: asyncio.StreamReader,
     to_host: asyncio.StreamWriter,
 ) -> None:
-    """Bytes both ways until both have ended; when one side breaks, so does the other. OSError."""
+    """Pass bytes both ways until both have ended. When one side breaks, so does the other. OSError."""
 
     def up(count: int) -> None:
         entry.up_bytes += count
@@ -154,9 +206,9 @@ async def _tunnel(
 
     to_host.transport.set_write_buffer_limits(0)
     try:
-        async with asyncio.TaskGroup() as ways:
-            ways.create_task(_pump(from_box, to_host, up))
-            ways.create_task(_pump(from_host, to_box, down))
+        async with asyncio.TaskGroup() as pumps:
+            pumps.create_task(_pump(from_sandbox, to_host, up))
+            pumps.create_task(_pump(from_host, to_sandbox, down))
     except ExceptionGroup as errors:  # not `except*`: Python before 3.11.4 wraps what is raised in it in a group again
         raise errors.exceptions[0] from None
 

@@ -1,4 +1,4 @@
-"""Who may be reached through the allow proxy: pure functions over names, request heads and addresses.
+"""Rules for what the egress proxy may reach: pure functions over names, request heads and addresses.
 
 A rule is `host` or `host:port`; without a port it means 443. `*.example.org`, or `.example.org`, covers every name below
 example.org at any depth, and not example.org itself.
@@ -18,14 +18,14 @@ HTTPS = 443
 LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 HOST = re.compile(rf"(?=.{{1,253}}\Z){LABEL}(?:\.{LABEL})*")
 NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)")
-"""The last label of a name that is none: `127.1` and `0x7f.1` are addresses to the C library."""
+"""The last label of an address in disguise: `127.1` and `0x7f.1` are addresses to the C library."""
 REQUEST = re.compile(r"([!-~]+) ([!-~]+) HTTP/1\.[01]")
 TEXT = re.compile(r"[\t -~]*")
 PORT = re.compile(r"[1-9][0-9]{0,4}")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Reach = Callable[[Address], bool]
-"""Whether an address may be connected to: `public` or `private`."""
+"""Whether the proxy may connect to an address: `public` or `private`."""
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 NEVER = (
     ipaddress.ip_network("168.63.129.16"),  # Azure: keys of a machine's extensions, on an address that is public elsewhere
@@ -34,9 +34,10 @@ NEVER = (
     ipaddress.ip_network("fd00:ec2::/32"),  # AWS: metadata, the keys of its pods, name and time servers
     ipaddress.ip_network("fd20:ce::254"),  # Google Cloud
     ipaddress.ip_network("fd00:42::42"),  # Scaleway
-    ipaddress.ip_network("64:ff9b:1::/48"),  # IPv4 addresses, written in a way that each network chooses (RFC 8215)
+    ipaddress.ip_network("64:ff9b:1::/48"),  # IPv4 addresses in a form that each network chooses (RFC 8215)
 )
-"""Where clouds tell a machine who it is and what it may do, beside 169.254.0.0/16 (link-local); last, what could lead there."""
+"""Metadata services of clouds, which hand out a machine's identity and keys, beside 169.254.0.0/16 (link-local). The last entry
+could lead to them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Rule:
 
 
 def rule(text: str) -> Rule:
-    """The rule that a person wrote. UsageError."""
+    """The rule of one --allow option. UsageError."""
     name, colon, port = text.strip().lower().partition(":")
     below = name.startswith(("*.", "."))
     host = name.lstrip("*")[1:] if below else name
@@ -63,14 +64,14 @@ def rule(text: str) -> Rule:
     if not HOST.fullmatch(host) or NUMBER.fullmatch(host.rpartition(".")[2]):
         raise UsageError(
             f"--allow {text!r}: give a host name such as mirror.test, *.example.org or mirror.example.org:8443; "
-            "no address, no scheme, no path"
+            "not an address, a scheme or a path"
         )
     if below and "." not in host:
         raise UsageError(f"--allow {text!r}: that would allow a whole top-level domain")
     return Rule(host, int(port) if colon else HTTPS, below)
 
 
-def requested(head: bytes) -> Target:
+def parse_request(head: bytes) -> Target:
     """The target of a request head, its name in lower case and without a trailing dot. Refusal 400, 403 or 405."""
     lines = head.decode("latin-1").split("\r\n")
     if not all(TEXT.fullmatch(line) for line in lines):
@@ -82,22 +83,22 @@ def requested(head: bytes) -> Target:
     if method != "CONNECT":
         raise Refusal(405, "only CONNECT is served: use https")
     if "@" in authority:
-        raise Refusal(400, "a user name has no place in CONNECT")
+        raise Refusal(400, "CONNECT takes no user name")
     if authority.startswith("["):
         raise Refusal(403, "addresses are refused: ask for a name")
     name, _, port = authority.rpartition(":")
     if not (PORT.fullmatch(port) and int(port) < 1 << 16):
-        raise Refusal(400, "CONNECT wants host:port")
+        raise Refusal(400, "CONNECT needs host:port")
     host = name.lower().removesuffix(".")
     if not HOST.fullmatch(host):
-        raise Refusal(400, "not a host name (of another script: give its xn-- form)")
+        raise Refusal(400, "not a host name (for another script give its xn-- form)")
     target = Target(host, int(port))
     if NUMBER.fullmatch(host.rpartition(".")[2]):
         raise Refusal(403, "addresses are refused: ask for a name", target)
     return target
 
 
-def check(target: Target, rules: Iterable[Rule]) -> None:
+def check_allowed(target: Target, rules: Iterable[Rule]) -> None:
     """Refusal 403 when no rule covers the target."""
     if not any(
         target.port == entry.port and (target.host.endswith(f".{entry.host}") if entry.below else target.host == entry.host)
@@ -107,7 +108,7 @@ def check(target: Target, rules: Iterable[Rule]) -> None:
 
 
 def reachable(addresses: Sequence[str], target: Target, reach: Reach) -> list[str]:
-    """Those addresses of the target that may be connected to. Refusal 403 when there is none.
+    """The target's addresses that the proxy may connect to. Refusal 403 when there is none.
 
     A public name may resolve to the host's own network (DNS rebinding).
     """
@@ -118,16 +119,16 @@ def reachable(addresses: Sequence[str], target: Target, reach: Reach) -> list[st
 
 
 def public(address: Address) -> bool:
-    """On the internet, and the same machine for everybody."""
+    """On the internet, where the address means the same machine everywhere."""
     return private(address) and all(
         part.is_global and not part.is_reserved and not (part.version == 6 and part.is_site_local) for part in _parts(address)
     )
 
 
 def private(address: Address) -> bool:
-    """Public, or of a network inside a company; never the host's loopback or link, nor a cloud's metadata service.
+    """Public, or in a company's network; never the host's loopback or link, nor a cloud's metadata service.
 
-    Other addresses of the host itself are like any other's: an allowed name that resolves to one reaches what listens there.
+    The host's other addresses count like any machine's: an allowed name that resolves to one reaches the services there.
     """
     return not any(
         part.is_loopback
@@ -140,7 +141,7 @@ def private(address: Address) -> bool:
 
 
 def _parts(address: Address) -> list[Address]:
-    """The address, or what the kernel or a gateway would make of it."""
+    """The address, and the addresses that the kernel or a network gateway would turn it into."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     if address.ipv4_mapped:

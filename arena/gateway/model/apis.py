@@ -1,4 +1,4 @@
-"""How the four interfaces differ: their paths, where a key stands, what their errors and lists of models look like."""
+"""The four interfaces: their paths, where they put a key, and the form of their errors and lists of models."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ from arena.gateway.refusal import Refusal
 from arena.schema import Api, Route
 
 TARGET = re.compile(r"/(?:api/)?v1(?:beta)?/([!-\"$->@-~]+)(?:\?([!-\"$-~]*))?")
-"""What a program may ask for: the version that its own address has is dropped, as the route's has one too. No `#`."""
-ASKS: Mapping[Api, str] = {"anthropic": "messages", "responses": "responses", "chat": "chat/completions"}
+"""The targets of a program. The gateway drops the version, as the route's address has one too. No `#`."""
+MODEL_PATHS: Mapping[Api, str] = {"anthropic": "messages", "responses": "responses", "chat": "chat/completions"}
 GEMINI = re.compile(r"models/([^:]+):(streamGenerateContent|generateContent|countTokens)")
 QUERY: Mapping[Api, str] = {"anthropic": "beta=true", "gemini": "alt=sse"}
-"""What may be in it. Others change what is answered: `fields=` would leave the usage out."""
+"""What a query may hold. Other words change the answer: `fields=` would leave the usage out."""
 MODELS = re.compile(r"models(/.*)?")
 
 Kind = Literal["model", "count", "models"]
-"""Asks the model; counts tokens, which costs nothing; asks which models there are."""
+"""A request to the model; counting tokens, which is free; listing the models."""
 STATUSES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 504: "DEADLINE_EXCEEDED"}
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
 
 
-class Place(NamedTuple):
-    """What a request is for."""
+class Endpoint(NamedTuple):
+    """The purpose of a request."""
 
     kind: Kind
     path: str
     """Below the route's base URL, with its query."""
     model: str | None = None
-    """Where the path names it."""
+    """The model that the path names, if any."""
 
 
-def place(api: Api, method: str, target: str) -> Place:
-    """What a request is for. Refusal 400 or 404."""
+def parse_endpoint(api: Api, method: str, target: str) -> Endpoint:
+    """The endpoint of a request. Refusal 400 or 404."""
     found = TARGET.fullmatch(target)
     if found is None:
-        raise Refusal(404, f"{method} {target[:200]} leads nowhere")
+        raise Refusal(404, f"{method} {target[:200]}: unknown path")
     path, query = found[1], found[2] or ""
     if method == "GET" and MODELS.fullmatch(path):
-        return Place("models", path)
-    if method == "POST" and api == "gemini" and (asked := GEMINI.fullmatch(path)):
-        return Place("count" if asked[2] == "countTokens" else "model", path + _query(api, query), asked[1])
-    if method == "POST" and path == ASKS.get(api):
-        return Place("model", path + _query(api, query))
+        return Endpoint("models", path)
+    if method == "POST" and api == "gemini" and (named := GEMINI.fullmatch(path)):
+        return Endpoint("count" if named[2] == "countTokens" else "model", path + _query(api, query), named[1])
+    if method == "POST" and path == MODEL_PATHS.get(api):
+        return Endpoint("model", path + _query(api, query))
     if method == "POST" and api == "anthropic" and path == "messages/count_tokens":
-        return Place("count", path + _query(api, query))
-    raise Refusal(404, f"{method} {path[:200]} is not passed on, only what asks the model by the interface {api!r}")
+        return Endpoint("count", path + _query(api, query))
+    raise Refusal(404, f"{method} {path[:200]}: only requests to the model by the interface {api!r} are passed on")
 
 
 def _query(api: Api, query: str) -> str:
-    """What of the query goes out. Refusal 400."""
+    """The part of the query that goes out. Refusal 400."""
     rest = [part for part in query.split("&") if part and not (api == "gemini" and part.startswith("key="))]
     if rest not in ([], [QUERY.get(api)]):
-        raise Refusal(400, f"of a query only {QUERY.get(api, 'nothing')} is passed on")
+        raise Refusal(400, f"the query may hold only: {QUERY.get(api, 'nothing')}")
     return "".join(f"?{part}" for part in rest)
 
 
 def shown_keys(headers: Mapping[str, str], target: str) -> list[str]:
-    """Keys that a request shows, wherever one of the interfaces has it."""
+    """The keys in a request, in any place that one of the interfaces uses."""
     query = re.findall(r"[?&]key=([^&]*)", target)
     bearer = headers.get("Authorization", "").split(" ", 1)
     found = [headers.get("x-api-key", ""), headers.get("x-goog-api-key", ""), *query]
@@ -68,7 +68,7 @@ def shown_keys(headers: Mapping[str, str], target: str) -> list[str]:
 
 
 def key_header(api: Api, route: Route, key: str | None) -> dict[str, str]:
-    """The real key, where the route's provider looks for it."""
+    """The real key, in the header that the route's provider reads."""
     if key is None:
         return {}
     if api == "gemini" and not route.bearer:
@@ -79,7 +79,7 @@ def key_header(api: Api, route: Route, key: str | None) -> dict[str, str]:
 
 
 def error(api: Api, status: int, reason: str) -> bytes:
-    """The body of a refusal, in the interface's own shape: then the program shows the words."""
+    """The body of a refusal in the interface's own form, so that the program shows the message."""
     text = f"arena's gateway: {reason}"
     kind = TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
     body: dict[str, object]
@@ -93,7 +93,7 @@ def error(api: Api, status: int, reason: str) -> bytes:
 
 
 def models(api: Api, model: str, path: str) -> bytes:
-    """The list of the one model there is, or itself where the path goes on."""
+    """A list with the run's one model, or the model itself when the path names one."""
     entry: dict[str, object]
     if api == "gemini":
         entry = {"name": f"models/{model}", "supportedGenerationMethods": ["generateContent", "countTokens"]}

@@ -1,6 +1,6 @@
-"""One request on its way to the provider, and the answer on its way back: forwarded first, read second.
+"""One request on its way to the provider, and its answer on the way back: forwarded first, read second.
 
-What the program leaves in the middle is read to its end, as far as that comes soon: it is paid for, and the usage stands there.
+When the program leaves early, the gateway reads the answer on for a while: the run pays for it, and its end holds the usage.
 """
 
 from __future__ import annotations
@@ -8,185 +8,208 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable, Coroutine
 
 import aiohttp
 from aiohttp import web
+from multidict import CIMultiDict
 from yarl import URL
 
 from arena.gateway.config import ModelAccess
-from arena.gateway.model.apis import Place, key_header
-from arena.gateway.model.headers import downward, upward
+from arena.gateway.model.apis import Endpoint, key_header
 from arena.gateway.model.ledger_lines import Began, Ended, How
-from arena.gateway.model.outcome import Outcome
-from arena.gateway.model.policy import Wish
-from arena.gateway.model.redact import Guard, scrubbed
-from arena.gateway.model.rest import within
-from arena.gateway.model.state import Account
-from arena.gateway.model.stream import Meter, wrong_model, wrong_provider
-from arena.gateway.model.upstream import STREAM_HEAD_S, WHOLE_HEAD_S, Upstream, checked, headed
-from arena.gateway.model.words import said
+from arena.gateway.model.outcome import ObservedAnswer
+from arena.gateway.model.policy import ModelRequest
+from arena.gateway.model.redact import KeyGuard, plain_message, scrubbed
+from arena.gateway.model.state import RunState
+from arena.gateway.model.stream import AnswerReader, wrong_model, wrong_provider
+from arena.gateway.model.upstream import (
+    STREAM_HEAD_S,
+    WHOLE_HEAD_S,
+    Upstream,
+    answer_headers,
+    check_answer,
+    request_headers,
+)
 from arena.gateway.refusal import Refusal
 
 STALLED_S = 50.0
-"""A program that leaves a stream after so long a silence of the provider had reason to."""
+"""A program that leaves a stream after the provider was silent for this long had a reason."""
 REST_S, REST_BYTES = 60.0, 16 << 20
-"""Of an answer that the program has left."""
-WORDS_BYTES = 1 << 16
+"""Limits on reading an answer that the program has left."""
+ERROR_BYTES = 1 << 16
+"""Kept of an error's body."""
 LEAKED = "the provider's answer holds the real key"
 
 
 class Exchange:
-    """Of one request."""
+    """One request and its answer."""
 
-    def __init__(self, asked: ModelAccess, account: Account, began: Began) -> None:
-        self._asked = asked
-        self._account = account
+    def __init__(self, access: ModelAccess, state: RunState, began: Began) -> None:
+        self._access = access
+        self._state = state
         self._began = began
-        self._seen = Outcome()
-        self._waits_s: float | None = None
-        """Since when the provider has been silent, on the monotonic clock; None while it is our turn."""
-        self._meter: Meter | None = None
+        self._observed = ObservedAnswer()
+        self._silent_since_s: float | None = None
+        """Since when the provider has been silent, on the monotonic clock; None while the gateway is working."""
+        self._reader: AnswerReader | None = None
 
     def line(self) -> Ended:
-        """What the ledger is told when it has ended."""
-        return self._seen.line(self._asked, self._began, self._account.now_s())
+        """The ledger line for the end of this exchange."""
+        return self._observed.line(self._access, self._began, self._state.now_s())
 
-    async def run(self, request: web.BaseRequest, up: Upstream, at: Place, wish: Wish, body: bytes) -> web.StreamResponse:
-        """Pass the request on, and the answer back. Refusal 502 or 504 when there is none."""
-        seen, well = self._seen, self._account.well
-        self._waits_s = time.monotonic()
+    async def run(
+        self, request: web.BaseRequest, upstream: Upstream, endpoint: Endpoint, model_request: ModelRequest, body: bytes
+    ) -> web.StreamResponse:
+        """Pass the request on, and the answer back. Refusal 502 or 504 when there is no answer."""
+        observed, arriving = self._observed, self._state.arriving
+        self._silent_since_s = time.monotonic()
         answer = None
         try:
-            answer = await self._ask(request, up, at, wish, body)
-            if answer.status < 300 and at.kind == "model":
-                well[self._began.n] = self._began.s
+            answer = await self._send(request, upstream, endpoint, model_request, body)
+            if answer.status < 300 and endpoint.kind == "model":
+                arriving[self._began.n] = self._began.s
             return await self._deliver(request, answer)
         except Refusal as refusal:
-            seen.how, seen.error = self._fault("error"), refusal.reason
+            observed.how, observed.error = self._fault("error"), refusal.reason
             raise
-        except (asyncio.CancelledError, ConnectionError):  # of the program: of the provider's ends, none comes to here
-            well.pop(self._began.n, None)
-            seen.how = self._left(wish)
-            if answer is not None and answer.status < 300 and seen.how == "left" and not self._account.over:
-                await within(self._rest(answer), REST_S, lambda: self._account.over)
+        except (asyncio.CancelledError, ConnectionError):  # the program's end; errors of the provider's end never reach this
+            arriving.pop(self._began.n, None)
+            observed.how = self._why_left(model_request)
+            if answer is not None and answer.status < 300 and observed.how == "left" and not self._state.ending:
+                await _within(self._read_rest(answer), REST_S, lambda: self._state.ending)
             raise
         finally:
-            well.pop(self._began.n, None)
+            arriving.pop(self._began.n, None)
             if answer is not None:
                 answer.close()
 
-    async def _ask(self, request: web.BaseRequest, up: Upstream, at: Place, wish: Wish, body: bytes) -> aiohttp.ClientResponse:
-        head_s = STREAM_HEAD_S if wish.stream else WHOLE_HEAD_S
-        key = key_header(self._asked.api, self._asked.route, self._asked.key)
+    async def _send(
+        self, request: web.BaseRequest, upstream: Upstream, endpoint: Endpoint, model_request: ModelRequest, body: bytes
+    ) -> aiohttp.ClientResponse:
+        head_s = STREAM_HEAD_S if model_request.stream else WHOLE_HEAD_S
+        key = key_header(self._access.api, self._access.route, self._access.key)
         try:
             async with asyncio.timeout(head_s):
-                return await up.session.post(
-                    URL(f"{self._asked.route.base_url}/{at.path}", encoded=True),
+                return await upstream.session.post(
+                    URL(f"{self._access.route.base_url}/{endpoint.path}", encoded=True),
                     data=body,
-                    headers=headed([*upward(request.headers.items()), *key.items()]),
+                    headers=CIMultiDict([*request_headers(request.headers.items()), *key.items()]),
                     allow_redirects=False,
-                    proxy=up.proxy and up.proxy.url,
-                    proxy_headers=up.proxy and up.proxy.headers,
+                    proxy=upstream.proxy and upstream.proxy.url,
+                    proxy_headers=upstream.proxy and upstream.proxy.headers,
                 )
         except TimeoutError:
             raise Refusal(504, f"the provider did not begin to answer within {head_s:.0f} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Refusal(502, f"the provider cannot be reached: {self._words(error)}") from None
+            raise Refusal(502, f"the provider cannot be reached: {self._error_text(error)}") from None
 
     async def _deliver(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        self._waits_s, self._seen.status = None, answer.status
-        checked(answer)
-        meter = self._meter = Meter(self._asked.api, answer.headers.get("Content-Type", ""))
-        pairs = downward(answer.headers.items())
-        if self._asked.key and any(self._asked.key in value for _, value in pairs):
+        self._silent_since_s, self._observed.status = None, answer.status
+        check_answer(answer)
+        reader = self._reader = AnswerReader(self._access.api, answer.headers.get("Content-Type", ""))
+        headers = answer_headers(answer.headers.items())
+        if self._access.key and any(self._access.key in value for _, value in headers):
             return self._stop(request, web.StreamResponse(), LEAKED)
-        out = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headed(pairs))
-        await out.prepare(request)
-        guard = Guard(self._asked.key)
+        response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=CIMultiDict(headers))
+        await response.prepare(request)
+        guard = KeyGuard(self._access.key)
         while True:
             try:
                 data = await self._next(answer)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                self._seen.how, self._seen.error = self._fault("cut"), self._words(error)
-                return _abort(request, out)
+                self._observed.how, self._observed.error = self._fault("cut"), self._error_text(error)
+                return _abort(request, response)
             if not data:
                 break
-            self._heard()
+            self._note_activity()
             try:
                 if passes := guard.feed(data):
-                    await out.write(passes)
+                    await response.write(passes)
             finally:  # also when the program leaves meanwhile
-                self._read(meter, data)
-            if wrong := LEAKED if guard.found else self._wrong():
-                return self._stop(request, out, wrong)
-        meter.end()
-        self._seen.facts = meter.facts
-        if wrong := self._wrong():
-            return self._stop(request, out, wrong)
-        await out.write_eof(guard.rest())
-        return out
+                self._read(reader, data)
+            if wrong := LEAKED if guard.found else self._wrong_answer():
+                return self._stop(request, response, wrong)
+        reader.end()
+        self._observed.facts = reader.facts
+        if wrong := self._wrong_answer():
+            return self._stop(request, response, wrong)
+        await response.write_eof(guard.rest())
+        return response
 
     async def _next(self, answer: aiohttp.ClientResponse) -> bytes:
-        self._waits_s = time.monotonic()
+        self._silent_since_s = time.monotonic()
         data = await answer.content.readany()
-        self._waits_s = None
-        self._seen.read_bytes += len(data)
+        self._silent_since_s = None
+        self._observed.read_bytes += len(data)
         return data
 
-    async def _rest(self, answer: aiohttp.ClientResponse) -> None:
-        """Read what the program does not want any more."""
-        meter, most = self._meter, self._seen.read_bytes + REST_BYTES
-        if meter is None:  # it was not even to be passed on
+    async def _read_rest(self, answer: aiohttp.ClientResponse) -> None:
+        """Read what the program no longer wants."""
+        reader, most_bytes = self._reader, self._observed.read_bytes + REST_BYTES
+        if reader is None:  # the answer was not to be passed on at all
             return
         with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
-            while self._seen.read_bytes < most and (data := await self._next(answer)):
-                self._read(meter, data)
-            meter.end()
-            self._seen.facts = meter.facts
-        if wrong := self._wrong():
-            self._seen.how, self._seen.error = "stopped", wrong
+            while self._observed.read_bytes < most_bytes and (data := await self._next(answer)):
+                self._read(reader, data)
+            reader.end()
+            self._observed.facts = reader.facts
+        if wrong := self._wrong_answer():
+            self._observed.how, self._observed.error = "stopped", wrong
 
-    def _left(self, wish: Wish) -> How:
-        """Why the program has gone. Only a stream that is silent is at fault: other answers begin when they are complete."""
-        silent = self._waits_s is not None and time.monotonic() - self._waits_s > STALLED_S
-        return self._fault("stalled") if silent and wish.stream else "left"
+    def _why_left(self, model_request: ModelRequest) -> How:
+        """Why the program left. Only a silent stream counts as a fault: other answers begin when they are complete."""
+        silent = self._silent_since_s is not None and time.monotonic() - self._silent_since_s > STALLED_S
+        return self._fault("stalled") if silent and model_request.stream else "left"
 
     def _fault(self, how: How) -> How:
-        """When arena ends the box, nothing is anybody's."""
-        return "left" if self._account.over else how
+        """The provider's fault, but not once arena has begun to end the sandbox."""
+        return "left" if self._state.ending else how
 
-    def _heard(self) -> None:
-        self._account.heard()
-        if self._seen.first_byte_s is None:
-            self._seen.first_byte_s = round(self._account.now_s() - self._began.s, 3)
+    def _note_activity(self) -> None:
+        self._state.note_activity()
+        if self._observed.first_byte_s is None:
+            self._observed.first_byte_s = round(self._state.now_s() - self._began.s, 3)
 
-    def _read(self, meter: Meter, data: bytes) -> None:
-        seen = self._seen
-        if seen.status is not None and seen.status >= 300:
-            seen.words += data[: WORDS_BYTES - len(seen.words)]
+    def _read(self, reader: AnswerReader, data: bytes) -> None:
+        observed = self._observed
+        if observed.status is not None and observed.status >= 300:
+            observed.error_body += data[: ERROR_BYTES - len(observed.error_body)]
         elif self._began.kind == "model":
-            meter.feed(data)
-            seen.facts = meter.facts
+            reader.feed(data)
+            observed.facts = reader.facts
 
-    def _wrong(self) -> str | None:
-        """Who answered, and should not have."""
-        facts, asked = self._seen.facts, self._asked
-        if wrong_model(asked.model, facts.model, broker=asked.route.pinned):
-            return f"model {facts.model!r} answered, and {asked.model!r} was asked"
-        if asked.route.pinned and wrong_provider(asked.provider, facts.provider):
-            return f"provider {facts.provider!r} answered, and this run is pinned to {', '.join(asked.provider)}"
+    def _wrong_answer(self) -> str | None:
+        """Which model or provider answered that should not have; None when all is well."""
+        facts, access = self._observed.facts, self._access
+        if wrong_model(access.model, facts.model, broker=access.route.broker):
+            return f"model {facts.model!r} answered, and the request was for {access.model!r}"
+        if access.route.broker and wrong_provider(access.provider, facts.provider):
+            return f"provider {facts.provider!r} answered, and this run is pinned to {', '.join(access.provider)}"
         return None
 
-    def _stop(self, request: web.BaseRequest, out: web.StreamResponse, words: str) -> web.StreamResponse:
-        self._seen.how, self._seen.error = "stopped", words
-        return _abort(request, out)
+    def _stop(self, request: web.BaseRequest, response: web.StreamResponse, reason: str) -> web.StreamResponse:
+        self._observed.how, self._observed.error = "stopped", reason
+        return _abort(request, response)
 
-    def _words(self, error: BaseException) -> str:
-        return said(scrubbed(str(error) or type(error).__name__, self._asked.key))
+    def _error_text(self, error: BaseException) -> str:
+        return plain_message(scrubbed(str(error) or type(error).__name__, self._access.key))
 
 
-def _abort(request: web.BaseRequest, out: web.StreamResponse) -> web.StreamResponse:
-    """The program sees its connection break, as it would without us."""
+def _abort(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
+    """Break the program's connection, as the provider's own failure would."""
     if request.transport is not None:
         request.transport.abort()
-    return out
+    return response
+
+
+async def _within(work: Coroutine[None, None, None], limit_s: float, ending: Callable[[], bool]) -> None:
+    """Do the work for `limit_s` at most, and not after the run ends.
+
+    The gateway may learn twice that a program left: by a write that fails, and then by being cancelled.
+    """
+    task, end_s = asyncio.ensure_future(work), time.monotonic() + limit_s
+    while not task.done() and not ending() and (left_s := end_s - time.monotonic()) > 0:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task}, timeout=left_s)
+    task.cancel()

@@ -1,6 +1,7 @@
-"""What a run asked of its provider and got: `ledger.jsonl` in its folder, from which its usage can be told at any time.
+"""The ledger: `ledger.jsonl` in a run's folder, from which the run's usage can be computed at any time.
 
-A line when a request begins and one when it ends, each on disk before anything else happens: a killed arena leaves all of it.
+The gateway writes a line when a request begins and one when it ends, each before it does anything else. So a killed arena leaves
+the whole ledger.
 """
 
 from __future__ import annotations
@@ -15,58 +16,58 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from arena.errors import DataError
-from arena.files.jsonl import Lines
+from arena.files.jsonl import JsonLines
 from arena.gateway.config import PATIENCE_S
 from arena.gateway.model.ledger_lines import Began, Ended, Full, Line, Refused
-from arena.gateway.model.totals import Tally
+from arena.gateway.model.totals import Totals
 from arena.schema import Usage
 
 ASIDE_BYTES = 4 << 20
-"""Of the file, for what is no request to the model: a box may bring about as much of that as it likes."""
+"""Of the file, for lines that are not about requests to the model: a sandbox may cause any number of those."""
 FULL = "the ledger is full"
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="event")])
 
 
 class Ledger:
-    """The file, open, and what it adds up to. Written by the gateway's thread; `tally` may be read by any."""
+    """An open ledger and its totals. The gateway's thread writes it; any thread may read `totals`."""
 
-    def __init__(self, lines: Lines, patience_s: float = PATIENCE_S) -> None:
-        self.tally = Tally(patience_s=patience_s)
+    def __init__(self, lines: JsonLines, patience_s: float = PATIENCE_S) -> None:
+        self.totals = Totals(patience_s=patience_s)
         self._lines = lines
         self._aside_bytes = 0
 
     def add(self, line: Line) -> str:
-        """Append a line. In words why no further one can be, else empty."""
-        aside = self._aside(line)
-        self.tally = self.tally.add(line)
+        """Append a line. Returns why no further line can be written, or an empty string."""
+        aside = self._is_aside(line)
+        self.totals = self.totals.add(line)
         if aside and self._aside_bytes > ASIDE_BYTES:
             return ""
         try:
             before_bytes = self._lines.bytes
-            kept = self._lines.add(asdict(line), asdict(Full()))
+            written = self._lines.add(asdict(line), asdict(Full()))
             self._aside_bytes += aside * (self._lines.bytes - before_bytes)
-            return "" if kept else FULL
+            return "" if written else FULL
         except OSError as error:
             return f"the ledger cannot be written ({error.strerror})"
 
-    def _aside(self, line: Line) -> bool:
-        began = self.tally.in_flight.get(line.n) if isinstance(line, Ended) else line
+    def _is_aside(self, line: Line) -> bool:
+        began = self.totals.in_flight.get(line.n) if isinstance(line, Ended) else line
         return isinstance(line, Refused) or (isinstance(began, Began) and began.kind == "count")
 
 
 @contextmanager
 def opened(path: Path, patience_s: float = PATIENCE_S) -> Iterator[Ledger]:
     """A new ledger at that path. OSError."""
-    with FileIO(path, "x") as file:  # no buffer: what was told is there, however arena ends
-        yield Ledger(Lines(file), patience_s)
+    with FileIO(path, "x") as file:  # no buffer: a written line stays, however arena ends
+        yield Ledger(JsonLines(file), patience_s)
 
 
 def read(path: Path) -> Usage:
-    """What a ledger adds up to; a last line that was not finished does not count. DataError.
+    """The usage that a ledger records, without an unfinished last line. DataError.
 
-    Of a run that was killed, back-off counts up to the last line.
+    For a run that was killed, back-off counts up to the last line.
     """
-    tally, until_s = Tally(), 0.0
+    totals, until_s = Totals(), 0.0
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -75,6 +76,6 @@ def read(path: Path) -> Usage:
         try:
             line = LINE.validate_json(text)
         except ValidationError as error:
-            raise DataError(f"{path}:{number}: is no line of a ledger: {error.errors()[0]['msg']}") from None
-        tally, until_s = tally.add(line), getattr(line, "s", until_s)
-    return tally.ended(until_s)
+            raise DataError(f"{path}:{number}: not a line of a ledger: {error.errors()[0]['msg']}") from None
+        totals, until_s = totals.add(line), getattr(line, "s", until_s)
+    return totals.ended(until_s)

@@ -6,31 +6,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from arena.gateway.model.usage import Tokens
 from arena.schema import Api
 
 How = Literal["whole", "refused", "incomplete", "cut", "stalled", "error", "rejected", "stopped", "left"]
 """How a request ended.
 
 whole       answered, with a finish reason
-refused     the same, and the model said no
-incomplete  the answer ended well, but without a finish reason
+refused     the same, but the model refused
+incomplete  the answer ended properly, but without a finish reason
 cut         the answer broke off
-stalled     the program left, having waited in vain
-error       the provider said that it failed, or did not say anything
-rejected    the provider found fault with the request
-stopped     by us: another model or provider answered, or the key was in the answer
-left        the program left, as it may
+stalled     the program left a stream after the provider was silent for too long
+error       the provider reported a failure of its own, or did not answer
+rejected    the provider reported a fault of the request
+stopped     the gateway cut it: another model or provider answered, or the key was in the answer
+left        the program left, which is its right
 """
 GOOD = ("whole", "refused")
 FAULTS = ("incomplete", "cut", "stalled", "error")
-"""The provider's."""
+"""Faults of the provider."""
 FAILED = (*FAULTS, "rejected", "stopped")
 
 
 @dataclass(frozen=True)
+class Tokens:
+    """The tokens of one answer. Each token counts in one field only."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+    """The part of `cache_write` that the provider keeps for an hour, at a higher price."""
+    output: int = 0
+    reasoning: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.input + self.cache_read + self.cache_write + self.output + self.reasoning
+
+
+@dataclass(frozen=True)
 class Began:
-    """A request was passed on."""
+    """A request went out."""
 
     n: int
     """Its number, from 1."""
@@ -43,7 +60,7 @@ class Began:
     model: str
     effort: str | None
     provider: tuple[str, ...]
-    """Who may answer; empty: anybody."""
+    """The pin: which providers may answer. Empty: any."""
     path: str
     bytes: int
     """Of its body, unpacked."""
@@ -52,7 +69,7 @@ class Began:
 
 @dataclass(frozen=True)
 class Ended:
-    """How it ended."""
+    """How a request ended."""
 
     n: int
     s: float
@@ -63,13 +80,13 @@ class Ended:
     """Seconds from its beginning to the answer's first byte."""
     seconds: float = 0.0
     model: str | None = None
-    """Who answered, by the answer's own word; as is the provider."""
+    """The model that answered, as the answer names it; likewise the provider."""
     provider: str | None = None
     finish: str | None = None
     tier: str | None = None
     tokens: Tokens | None = None
     raw: Mapping[str, Any] = field(default_factory=dict)
-    """The provider's usage object, as it came."""
+    """The provider's usage object, with plain strings."""
     cost_usd: float | None = None
     cost_source: Literal["provider", "prices"] | None = None
     priced_as: str | None = None
@@ -78,15 +95,15 @@ class Ended:
     bytes: int = 0
     """Of the answer."""
     charged_tokens: int = 0
-    """Beyond `tokens`, against the caps only: an estimate where an answer could not be metered."""
+    """Beyond `tokens`, against the caps only: an estimate for an answer without numbers."""
     charged_usd: float | None = 0.0
-    """The same beyond `cost_usd`; None where there is no price to estimate by."""
+    """The same beyond `cost_usd`; None without a price to estimate by."""
     event: Literal["ended"] = "ended"
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A request that was not passed on."""
+    """A request that the gateway refused."""
 
     at: str
     s: float
@@ -98,7 +115,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Stopped:
-    """From here on nothing was passed on."""
+    """From this line on no request went out."""
 
     at: str
     s: float
@@ -109,7 +126,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Full:
-    """There was no room for more."""
+    """The ledger had no room for more lines."""
 
     event: Literal["full"] = "full"
 
@@ -120,7 +137,7 @@ class Closed:
 
     s: float
     backoff_s: float
-    """What the provider's failures cost it, with one that lasted at its end."""
+    """Time lost to the provider's failures, with one that lasted at the run's end."""
     event: Literal["closed"] = "closed"
 
 
@@ -128,6 +145,6 @@ Line = Began | Ended | Refused | Stopped | Full | Closed
 
 
 def unmetered(line: Ended) -> bool:
-    """Whether an answer to the model, or the part of it that there was, may have used more than is known."""
+    """Whether an answer, or the part that arrived, may have used more than its numbers show."""
     answered = line.how in ("left", "stalled") if line.status is None else line.status < 300
     return answered and (line.tokens is None or line.finish is None)

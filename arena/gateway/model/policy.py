@@ -1,4 +1,4 @@
-"""Whether a request may go out, and what it asks for: pure functions over its head and its body."""
+"""Rules for which requests may go out: pure functions over a request's head and body."""
 
 from __future__ import annotations
 
@@ -10,78 +10,75 @@ from typing import Any, NamedTuple
 
 from arena.gateway.config import ModelAccess
 from arena.gateway.model import provider_tools
-from arena.gateway.model.apis import Place, place, shown_keys
-from arena.gateway.model.provider_tools import SAID, Json, plain
-from arena.gateway.model.words import effort
+from arena.gateway.model.apis import Endpoint, parse_endpoint, shown_keys
+from arena.gateway.model.provider_tools import WORD_CHARS, Json, normalized
+from arena.gateway.model.redact import plain_effort
 from arena.gateway.refusal import Refusal
 from arena.schema import Api
 
 BODY_BYTES = 64 << 20
-"""Of a request, and of what it unpacks to."""
+"""Of a request's body, compressed and decompressed."""
 VALUES = 4_000_000
-"""In a body: each takes 60 bytes and more of our memory, and as few as two of the body."""
-
-
+"""In a body. Each takes 60 bytes or more of arena's memory, and as few as two bytes of the body."""
 OBJECTS = {"generationconfig", "outputconfig", "reasoning", "streamoptions", "thinking"}
-"""Fields that are looked into. Google takes an object for a list and may take more."""
-PINS = {"order", "only", "allowfallbacks", "datacollection"}
-"""What a pin may say."""
+"""Fields whose content is checked. Google accepts an object in place of a list, and may accept more."""
+PIN_NAMES = {"order", "only", "allowfallbacks", "datacollection"}
+"""Names that `provider` may hold."""
 
 
-class Wish(NamedTuple):
-    """What there is to know of a request that may go out."""
+class ModelRequest(NamedTuple):
+    """What the gateway knows of a request that may go out."""
 
     effort: str | None
-    """As it stands there; None where the program leaves it to the provider."""
+    """As the request writes it; None when the program leaves it to the provider."""
     stream: bool
     bytes: int
-    """Of the body, unpacked."""
+    """Of the body, decompressed."""
 
 
-def admitted(asked: ModelAccess, key: str, method: str, target: str, headers: Mapping[str, str]) -> Place:
-    """What a request is for, by its head. Refusal 400, 401, 404 or 415."""
+def check_head(access: ModelAccess, key: str, method: str, target: str, headers: Mapping[str, str]) -> Endpoint:
+    """The endpoint of a request, by its head. Refusal 400, 401, 404 or 415."""
     shown = shown_keys(headers, target)
     if not any(hmac.compare_digest(one.encode(errors="surrogateescape"), key.encode()) for one in shown):
         raise Refusal(401, "this is not the key of this run")
-    found = place(asked.api, method, target)
-    if found.kind != "models":
+    endpoint = parse_endpoint(access.api, method, target)
+    if endpoint.kind != "models":
         media, _, more = headers.get("Content-Type", "").lower().partition(";")
         if media.strip() != "application/json" or ("charset" in more and "utf-8" not in more):
             raise Refusal(415, "the body must be application/json in UTF-8")
         if headers.get("Content-Encoding", "").strip().lower() not in ("", "identity", "gzip", "deflate"):
             raise Refusal(415, "the body must be plain, gzip or deflate")
-    return found
+    return endpoint
 
 
-def wish(asked: ModelAccess, at: Place, headers: Mapping[str, str], body: bytes) -> Wish:
-    """What a request asks for. Refusal when it may not go out."""
-    plain_body = _plain_body(headers, body)
-    data = _named(_parsed(plain_body))
-    _model(asked, at, data)
+def check_body(access: ModelAccess, endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> ModelRequest:
+    """The request in a body. Refusal when it may not go out."""
+    plain_body = _decompressed(body) if _is_compressed(headers) else body
+    data = _normalized_names(_parsed(plain_body))
+    _check_model(access, endpoint, data)
     for name in OBJECTS & data.keys():
         if not isinstance(data[name], dict | None):
-            raise Refusal(400, f"`{name}` is an object")
-    if asked.route.pinned and at.kind == "model":
-        _pin(asked.provider, data)
-    provider_tools.check(asked.api, asked.route.pinned, data)
-    stream = bool(data.get("stream")) or ":streamGenerateContent" in at.path
-    if stream and at.kind == "model":
-        _metered(asked, data)
-    return Wish(effort(_effort(asked.api, data)), stream, len(plain_body))
+            raise Refusal(400, f"`{name}` must be an object")
+    if access.route.broker and endpoint.kind == "model":
+        _check_pin(access.provider, data)
+    provider_tools.check(access.api, access.route.broker, data)
+    stream = bool(data.get("stream")) or ":streamGenerateContent" in endpoint.path
+    if stream and endpoint.kind == "model":
+        _check_metered(access, data)
+    return ModelRequest(plain_effort(_effort(access.api, data)), stream, len(plain_body))
 
 
-def _metered(asked: ModelAccess, body: Json) -> None:
-    """With a cap in tokens or dollars a stream has to tell its numbers; a broker's does so anyway."""
-    told = _inner(body, "streamoptions").get("include_usage") is True
-    if asked.api == "chat" and asked.caps.metered and not told and not asked.route.pinned:
+def _check_metered(access: ModelAccess, body: Json) -> None:
+    """With a cap in tokens or dollars a stream must report its usage; a broker's stream does so anyway."""
+    reports = _inner(body, "streamoptions").get("include_usage") is True
+    if access.api == "chat" and access.caps.metered and not reports and not access.route.broker:
         raise Refusal(
-            403, 'this run has a cap in tokens or dollars: the request must say `stream_options` {"include_usage": true}'
+            403, 'this run has a cap in tokens or dollars: the request must hold `stream_options` {"include_usage": true}'
         )
 
 
-def _plain_body(headers: Mapping[str, str], body: bytes) -> bytes:
-    packed = headers.get("Content-Encoding", "").strip().lower() in ("gzip", "deflate")
-    return _unpacked(body) if packed else body
+def _is_compressed(headers: Mapping[str, str]) -> bool:
+    return headers.get("Content-Encoding", "").strip().lower() in ("gzip", "deflate")
 
 
 def _parsed(body: bytes) -> Json:
@@ -90,70 +87,70 @@ def _parsed(body: bytes) -> Json:
     try:
         data = json.loads(body.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError):
-        raise Refusal(400, "the body is no JSON") from None
+        raise Refusal(400, "the body is not valid JSON in UTF-8") from None
     if not isinstance(data, dict):
-        raise Refusal(400, "the body is no JSON object")
+        raise Refusal(400, "the body is not a JSON object")
     return data
 
 
-def _unpacked(body: bytes) -> bytes:
-    unpacker = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
+def _decompressed(body: bytes) -> bytes:
+    decompressor = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
     try:
-        data = unpacker.decompress(body, BODY_BYTES)
+        data = decompressor.decompress(body, BODY_BYTES)
     except zlib.error:
-        raise Refusal(400, "the body cannot be unpacked") from None
-    if unpacker.unconsumed_tail:
-        raise Refusal(413, f"the body unpacks to more than {BODY_BYTES >> 20} MiB")
-    if unpacker.unused_data or not unpacker.eof:  # a second part would be read by the provider, but not by us
-        raise Refusal(400, "the body is packed in other than one whole piece")
+        raise Refusal(400, "the body cannot be decompressed") from None
+    if decompressor.unconsumed_tail:
+        raise Refusal(413, f"the body decompresses to more than {BODY_BYTES >> 20} MiB")
+    if decompressor.unused_data or not decompressor.eof:  # the provider would read a second part, the gateway not
+        raise Refusal(400, "the body is not one complete compressed piece")
     return data
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a name that is written twice we would read the last value, and the provider perhaps the first."""
+    """Refuse a name written twice: the gateway would read the last value, and the provider perhaps the first."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Refusal(400, "a name is written twice in one object")
+        raise Refusal(400, "one object holds the same name twice")
     return found
 
 
-def _named(data: Json) -> Json:
-    """The same with `plain` names."""
-    found = {plain(name): value for name, value in data.items()}
+def _normalized_names(data: Json) -> Json:
+    """The same data with `normalized` names."""
+    found = {normalized(name): value for name, value in data.items()}
     if len(found) != len(data):
-        raise Refusal(400, "a name is written in two ways in one object")
+        raise Refusal(400, "one object holds the same name in two spellings")
     return found
 
 
-def _model(asked: ModelAccess, at: Place, body: Json) -> None:
+def _check_model(access: ModelAccess, endpoint: Endpoint, body: Json) -> None:
     named = body.get("model")
-    if asked.api != "gemini":
-        wrong = named != asked.model
-    elif at.model != asked.model:
-        wrong, named = True, at.model
+    if access.api != "gemini":
+        wrong = named != access.model
+    elif endpoint.model != access.model:
+        wrong, named = True, endpoint.model
     else:
-        wrong = named not in (None, asked.model, f"models/{asked.model}")
+        wrong = named not in (None, access.model, f"models/{access.model}")
     if wrong:
-        raise Refusal(403, f"this run is about model {asked.model!r}, not {str(named)[:SAID]!r}")
-    if asked.route.pinned and ":online" in asked.model:
-        raise Refusal(403, "`:online` is not passed on: a web search")
+        raise Refusal(403, f"this run uses model {access.model!r}, not {str(named)[:WORD_CHARS]!r}")
+    if access.route.broker and ":online" in access.model:
+        raise Refusal(403, "`:online` is not allowed: a web search")
 
 
-def _pin(pin: Sequence[str], body: Json) -> None:
-    """On a broker's route: nobody but the pinned providers may answer."""
+def _check_pin(pin: Sequence[str], body: Json) -> None:
+    """On a broker's route only the pinned providers may answer."""
     choice = body.get("provider")
     if not pin:
         if choice:
-            raise Refusal(403, "`provider` is not passed on: in an unpinned run the broker chooses, and nobody else")
+            raise Refusal(403, "`provider` is not allowed: in an unpinned run the broker alone chooses")
         return
-    named = _named(choice) if isinstance(choice, dict) else {}
-    if other := sorted(named.keys() - PINS):
-        raise Refusal(403, f"`provider` {other[0][:SAID]!r} is not passed on: it could leave nobody who may answer")
+    named = _normalized_names(choice) if isinstance(choice, dict) else {}
+    if other := sorted(named.keys() - PIN_NAMES):
+        raise Refusal(403, f"`provider` {other[0][:WORD_CHARS]!r} is not allowed: it could leave no provider to answer")
     order, only = named.get("order"), named.get("only")
-    kept = (order is not None or only is not None) and named.get("allowfallbacks") is False
-    if not (kept and order in (None, list(pin)) and (only is None or (isinstance(only, list) and _same(only, pin)))):
+    fixed = (order is not None or only is not None) and named.get("allowfallbacks") is False
+    if not (fixed and order in (None, list(pin)) and (only is None or (isinstance(only, list) and _same(only, pin)))):
         wanted = json.dumps({"order": list(pin), "allow_fallbacks": False})
-        raise Refusal(403, f"this run is pinned: the request must say `provider` {wanted}")
+        raise Refusal(403, f"this run is pinned: the request must hold `provider` {wanted}")
 
 
 def _same(only: Sequence[object], pin: Sequence[str]) -> bool:
@@ -162,7 +159,7 @@ def _same(only: Sequence[object], pin: Sequence[str]) -> bool:
 
 def _effort(api: Api, body: Json) -> object:
     if api == "gemini":
-        thinking = _named(_inner(_named(_inner(body, "generationconfig")), "thinkingconfig"))
+        thinking = _normalized_names(_inner(_normalized_names(_inner(body, "generationconfig")), "thinkingconfig"))
         return thinking.get("thinkinglevel") or _budget(thinking.get("thinkingbudget"))
     thinking, reasoning = _inner(body, "thinking"), _inner(body, "reasoning")
     return (

@@ -1,8 +1,8 @@
-"""What a request would have the provider do or fetch by itself, where no wall of ours stands: refused.
+"""Rules against what a provider would do or fetch by itself, outside the sandbox.
 
-A provider's own tools search the web, run code and call other models. Which ones there are changes from month to month, so the
-tools that the program itself carries out are listed here, and no other is passed on. Names of fields are compared without case
-and underscores, as some providers take `google_search` and `googleSearch` alike.
+A provider's own tools search the web, run code and call other models. They change from month to month. So the lists here name
+the tools that the agent's program carries out itself, and the gateway refuses every other. Field names are compared without case
+and underscores, as some providers accept `google_search` and `googleSearch` alike.
 """
 
 from __future__ import annotations
@@ -14,104 +14,104 @@ from arena.gateway.refusal import Refusal
 from arena.schema import Api
 
 Json = Mapping[str, Any]
-SAID = 60
-"""Characters of a request's own words that are told."""
+WORD_CHARS = 60
+"""Of a request's own words, shown in a refusal."""
 CONVERSATIONS = {"messages", "input", "system", "instructions", "contents", "systeminstruction"}
 CONTENT = {"content", "parts", "output", "source", "imageurl", "videourl", "audiourl", "file", "filedata", "functionresponse"}
-"""Keys that lead to more content. Not `input`, `args` or `response`: those are the agent's own tools' business."""
+"""Names that lead to more content. Not `input`, `args` or `response`: those belong to the agent's own tools."""
 LINKS = {"url", "imageurl", "videourl", "audiourl", "fileurl", "fileuri"}
 FORBIDDEN = {
     "mcpservers": "tools of other hosts",
-    "container": "a machine of the provider's",
-    "plugins": "plugins of the broker's",
+    "container": "a machine at the provider",
+    "plugins": "plugins of the broker",
     "websearchoptions": "a web search",
     "searchparameters": "a web search",
     "searchoptions": "a web search",
     "enablesearch": "a web search",
-    "enablecodeinterpreter": "a machine of the provider's",
-    "deferredtools": "tools of the broker's",
-    "stopservertoolswhen": "tools of the broker's",
+    "enablecodeinterpreter": "a machine at the provider",
+    "deferredtools": "tools of the broker",
+    "stopservertoolswhen": "tools of the broker",
     "models": "other models",
     "fallbacks": "other models",
     "route": "other models",
-    "preset": "settings that lie with the provider",
-    "prompt": "a prompt that lies with the provider",
-    "background": "an answer that is fetched later",
-    "previousresponseid": "a conversation that lies with the provider",
-    "conversation": "a conversation that lies with the provider",
-    "thread": "a conversation that lies with the provider",
-    "cachedcontent": "content that lies with the provider",
+    "preset": "settings stored at the provider",
+    "prompt": "a prompt stored at the provider",
+    "background": "an answer to fetch later",
+    "previousresponseid": "a conversation stored at the provider",
+    "conversation": "a conversation stored at the provider",
+    "thread": "a conversation stored at the provider",
+    "cachedcontent": "content stored at the provider",
 }
 FORBIDDEN_SETTINGS = {"routingconfig": "other models", "modelselectionconfig": "other models"}
 ANTHROPIC_TOOLS = ("bash_", "text_editor_", "memory_", "tool_search_tool_")
 OPENAI_TOOLS = {"function", "custom", "local_shell", "apply_patch", "tool_search", "namespace"}
 BROKER_TOOLS = {"function", "custom", "namespace"}
-"""A broker may carry out others itself, those of the same names too."""
+"""A broker may carry out any other tool itself, even one with the same name."""
 DEPTH = 8
-"""Of tools inside of tools."""
+"""Of tools inside tools."""
 TIERS = ("auto", "default", "standard", "standard_only")
 CHOICES = {"auto", "any", "none", "required", "tool", "allowed_tools", "shell"} | OPENAI_TOOLS
 
 
-def plain(name: str) -> str:
-    """A field's name as it is compared."""
+def normalized(name: str) -> str:
+    """A field's name in the form for comparison."""
     return name.replace("_", "").lower()
 
 
-def check(api: Api, pinned: bool, body: Json) -> None:
-    """Refusal 403 when the provider would do or fetch something by itself. The body's names are `plain`."""
+def check(api: Api, broker: bool, body: Json) -> None:
+    """Refusal 403 when the provider would do or fetch something by itself. The body's names are `normalized`."""
     for name, what in FORBIDDEN.items():
         if body.get(name):
-            raise Refusal(403, f"`{name}` is not passed on: {what}")
+            raise Refusal(403, f"`{name}` is not allowed: {what}")
     settings = body.get("generationconfig")
     for name in settings if isinstance(settings, dict) else ():
-        if plain(name) in FORBIDDEN_SETTINGS:
-            raise Refusal(403, f"`{name}` is not passed on: {FORBIDDEN_SETTINGS[plain(name)]}")
-    _tools(api, pinned, body.get("tools"))
-    _priority(body)
+        if normalized(name) in FORBIDDEN_SETTINGS:
+            raise Refusal(403, f"`{name}` is not allowed: {FORBIDDEN_SETTINGS[normalized(name)]}")
+    _check_tools(api, broker, body.get("tools"))
+    _check_price(body)
     choice = body.get("toolchoice")
     if not isinstance(choice, str | dict | None):
-        raise Refusal(400, "`tool_choice` is a word or an object")
+        raise Refusal(400, "`tool_choice` must be a word or an object")
     kind = str(choice.get("type", "auto")) if isinstance(choice, dict) else "auto"
     if kind not in CHOICES:
-        raise Refusal(403, f"`tool_choice` {kind[:SAID]!r} is not passed on: a tool of the provider's")
+        raise Refusal(403, f"`tool_choice` {kind[:WORD_CHARS]!r} is not allowed: a tool of the provider")
     for name in CONVERSATIONS & body.keys():
         for part in _parts(body[name]):
-            _part(api, pinned, part)
+            _check_part(api, broker, part)
 
 
-def _priority(body: Json) -> None:
-    """Ways to be served at another price, or at another speed than other runs."""
+def _check_price(body: Json) -> None:
+    """Refuse another price, and another speed than other runs have."""
     tier, speed = body.get("servicetier"), body.get("speed")
     if tier is not None and not (isinstance(tier, str) and tier.lower() in TIERS):
-        raise Refusal(403, "`service_tier` is passed on with auto, default or standard_only: others have other prices")
+        raise Refusal(403, "`service_tier` may be auto, default, standard or standard_only: others have other prices")
     if speed not in (None, "standard"):
-        raise Refusal(403, "`speed` is not passed on: it has another price")
+        raise Refusal(403, "`speed` is not allowed: it has another price")
 
 
-def _tools(api: Api, pinned: bool, tools: object, depth: int = 0) -> None:
-    if not isinstance(tools, list | None):  # Google takes an object for a list
-        raise Refusal(400, "`tools` is a list")
+def _check_tools(api: Api, broker: bool, tools: object, depth: int = 0) -> None:
+    if not isinstance(tools, list | None):  # Google accepts an object in place of a list
+        raise Refusal(400, "`tools` must be a list")
     if depth > DEPTH:
         raise Refusal(400, "tools are nested too deep")
     for tool in tools or ():
         if not isinstance(tool, dict):
-            raise Refusal(400, "a tool is an object")
+            raise Refusal(400, "a tool must be an object")
         if api == "gemini":
-            if other := [name for name in tool if plain(name) != "functiondeclarations"]:
-                raise Refusal(403, f"tool {other[0][:SAID]!r} is not passed on: the provider would carry it out itself")
+            if other := [name for name in tool if normalized(name) != "functiondeclarations"]:
+                raise Refusal(403, f"tool {other[0][:WORD_CHARS]!r} is not allowed: the provider would carry it out itself")
             continue
         kind = tool.get("type")
-        if not _client_side(api, pinned, tool, kind):
-            raise Refusal(403, f"tool {str(kind)[:SAID]!r} is not passed on: the provider would carry it out itself")
-        _tools(api, pinned, tool.get("tools"), depth + 1)
+        if not _runs_in_program(api, broker, tool, kind):
+            raise Refusal(403, f"tool {str(kind)[:WORD_CHARS]!r} is not allowed: the provider would carry it out itself")
+        _check_tools(api, broker, tool.get("tools"), depth + 1)
 
 
-def _client_side(api: Api, pinned: bool, tool: Json, kind: object) -> bool:
-    """Whether the program carries it out."""
+def _runs_in_program(api: Api, broker: bool, tool: Json, kind: object) -> bool:
+    """Whether the agent's program carries out the tool."""
     if kind is None or not isinstance(kind, str):
         return kind is None
-    if pinned or api == "chat":
+    if broker or api == "chat":
         return kind in BROKER_TOOLS
     if api == "anthropic":
         return kind == "custom" or kind.startswith(ANTHROPIC_TOOLS)
@@ -121,7 +121,7 @@ def _client_side(api: Api, pinned: bool, tool: Json, kind: object) -> bool:
 
 
 def _parts(value: object) -> Iterator[Json]:
-    """All objects of a conversation that can hold content, however deep."""
+    """All objects of a conversation that can hold content, at any depth."""
     left = [value]
     while left:
         item = left.pop()
@@ -129,25 +129,25 @@ def _parts(value: object) -> Iterator[Json]:
             left += item
         elif isinstance(item, dict):
             yield item
-            left += [inner for name, inner in item.items() if plain(name) in CONTENT]
+            left += [inner for name, inner in item.items() if normalized(name) in CONTENT]
 
 
-def _part(api: Api, pinned: bool, part: Json) -> None:
+def _check_part(api: Api, broker: bool, part: Json) -> None:
     kind = part.get("type")
-    _tools(api, pinned, part.get("tools"))
+    _check_tools(api, broker, part.get("tools"))
     if kind == "tool_addition":
         tool = part.get("tool")
         definition = tool.get("definition") if isinstance(tool, dict) else None
         if not isinstance(definition, dict):
-            raise Refusal(403, "`tool_addition` is passed on with a tool's definition only")
-        _tools(api, pinned, [definition])
-    referred = api == "responses" and "id" in part and not part.keys() & {"type", "role"}  # its type may be left out
-    if referred or kind in ("container_upload", "item_reference"):
-        raise Refusal(403, f"{'item_reference' if referred else kind!r} is not passed on: content that lies with the provider")
+            raise Refusal(403, "`tool_addition` must hold the tool's definition")
+        _check_tools(api, broker, [definition])
+    reference = api == "responses" and "id" in part and not part.keys() & {"type", "role"}  # the type may be absent
+    if reference or kind in ("container_upload", "item_reference"):
+        raise Refusal(403, f"{'item_reference' if reference else kind!r} is not allowed: content stored at the provider")
     for name, value in part.items():
-        word = plain(name)
+        word = normalized(name)
         if word == "fileid" and value:
-            raise Refusal(403, f"`{name}` is not passed on: content that lies with the provider")
+            raise Refusal(403, f"`{name}` is not allowed: content stored at the provider")
         linked = word in LINKS or (word == "filedata" and isinstance(value, str) and "://" in value[:64])
         if linked and isinstance(value, str) and value and not value.startswith("data:"):
-            raise Refusal(403, f"`{name}` is passed on with data only: the provider would fetch an address")
+            raise Refusal(403, f"`{name}` must hold data: the provider would fetch an address")

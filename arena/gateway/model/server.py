@@ -1,47 +1,69 @@
-"""The model gateway: an agent's requests to the one model of its run, passed on to the provider byte for byte, and metered."""
+"""The model gateway: passes an agent's requests to the one model of its run byte for byte, and meters the answers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 
 from arena.errors import UsageError
-from arena.gateway.config import Caps, ModelAccess, Stop
-from arena.gateway.model import prices, upstream
-from arena.gateway.model.front import Gateway
-from arena.gateway.model.ledger import opened
-from arena.gateway.model.upstream import Proxy, Upstream
-from arena.gateway.model.usage import Tokens
+from arena.gateway.config import ModelAccess, Stop
+from arena.gateway.model import apis, policy
+from arena.gateway.model.apis import Endpoint
+from arena.gateway.model.exchange import Exchange
+from arena.gateway.model.ledger import Ledger, opened
+from arena.gateway.model.ledger_lines import Tokens
+from arena.gateway.model.redact import plain_message, scrubbed
+from arena.gateway.model.state import RunState
+from arena.gateway.model.upstream import (
+    CONNECTIONS,
+    HEAD_BYTES,
+    Proxy,
+    Upstream,
+    check_repeated_headers,
+    connection_pool,
+    environment_proxy,
+    tls_context,
+)
+from arena.gateway.model.usage import price
+from arena.gateway.refusal import Refusal
 from arena.gateway.unix_server import accept, serving
+from arena.schema import Usage
 
-__all__ = ["Caps", "Gateway", "ModelAccess", "Stop", "serve"]
+BODY_S = 60.0
+HELD_BYTES = 256 << 20
+"""Of all request bodies in flight together."""
+ERROR_CHARS = 300
+WATCH_S = 1.0
+NO_RETRY = {"x-should-retry": "false"}
+"""The agent programs' client libraries obey this header."""
 SILENT = logging.Logger("gateway", logging.CRITICAL + 1)
-"""aiohttp's: a box could otherwise write on our standard error."""
+"""For aiohttp: otherwise a sandbox could write on arena's standard error."""
 
 
 @contextmanager
-def serve(path: Path, ledger: Path, asked: ModelAccess) -> Iterator[Gateway]:
-    """Serve on a new unix socket `path` for the length of the block; every request is told in a new file `ledger`.
+def serve(path: Path, ledger: Path, access: ModelAccess) -> Iterator[Gateway]:
+    """Serve on a new unix socket `path` for the length of the block, and record every request in a new file `ledger`.
 
     UsageError when a cap cannot be kept; OSError when it cannot begin.
     """
-    known = asked.route.pinned or prices.price(asked.route.prices, asked.model, Tokens(1, output=1)) is not None
-    if asked.caps.cost_usd is not None and not known:
+    has_price = access.route.broker or price(access.route.prices, access.model, Tokens(1, output=1)) is not None
+    if access.caps.cost_usd is not None and not has_price:
         raise UsageError(
-            f"the price of {asked.model} by {asked.route.title} is unknown, so that no cap in USD can be kept: "
-            "give one in tokens or in requests"
+            f"the price of {access.model} by {access.route.title} is unknown, so the gateway cannot keep a cap in USD: "
+            "give a cap in tokens or in requests"
         )
-    context, proxy = upstream.trusted(asked.authorities), upstream.proxy(asked.route.base_url)
-    with opened(ledger, asked.patience_s) as kept:
-        gateway = Gateway(asked, kept)
+    context, proxy = tls_context(access.authorities), environment_proxy(access.route.base_url)
+    with opened(ledger, access.patience_s) as open_ledger:
+        gateway = Gateway(access, open_ledger)
         try:
             with serving(path, partial(_serve, gateway, context, proxy), gateway.crashed):
                 try:
@@ -52,12 +74,170 @@ def serve(path: Path, ledger: Path, asked: ModelAccess) -> Iterator[Gateway]:
             gateway.close()
 
 
+class Gateway:
+    """A gateway that serves. Every thread may read it."""
+
+    def __init__(self, access: ModelAccess, ledger: Ledger) -> None:
+        self.key = f"arena-{secrets.token_hex(16)}"
+        """Replaces the real key inside the sandbox; worthless anywhere else and after the run."""
+        self.in_flight = 0
+        """Requests that have gone out and not ended."""
+        self.troubles: list[str] = []
+        """Bugs of arena, as text."""
+        self._access = access
+        self._state = RunState(access, ledger)
+        self._slots = asyncio.Semaphore(CONNECTIONS)
+        self._held_bytes = 0
+
+    @property
+    def stop(self) -> Stop | None:
+        """Set once, when the run should be ended."""
+        return self._state.stop
+
+    @property
+    def stopped_s(self) -> float:
+        """When `stop` was set, on the monotonic clock; meaningless without it."""
+        return self._state.stopped_s
+
+    @property
+    def last_failure(self) -> str:
+        """Why the last request to the model failed, when that is the provider's fault; empty when it did not."""
+        return self._state.last_failure
+
+    @property
+    def refused(self) -> bool:
+        """Whether the model's last answer was a refusal."""
+        return self._state.refused
+
+    @property
+    def active_s(self) -> float:
+        """When the last byte passed in either direction, on the monotonic clock."""
+        return self._state.active_s
+
+    @property
+    def backoff_s(self) -> float:
+        """Seconds from the provider's first failure to its next good answer, with the failure that lasts now."""
+        return self._state.backoff_s
+
+    def leaving(self) -> None:
+        """Call this before arena ends the sandbox, from any thread: a connection that breaks later is not a fault."""
+        self._state.leaving()
+
+    def close(self) -> None:
+        """Write the ledger's last line. No request comes after it."""
+        self._state.close()
+
+    def last_failure_before(self, monotonic_s: float) -> str:
+        """Why the last request to the model that had begun by then failed; empty when it did not."""
+        return self._state.last_failure_before(monotonic_s)
+
+    async def watch(self) -> None:
+        """Until cancelled, check whether the provider has failed for too long."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            self._state.check_patience()
+
+    def usage(self) -> Usage:
+        """What the run used up to now: the same as `ledger.read` computes from the ledger."""
+        return self._state.usage()
+
+    async def handle(self, upstream: Upstream, request: web.BaseRequest) -> web.StreamResponse:
+        """Serve one request of the sandbox."""
+        try:
+            return await self._answer(upstream, request)
+        except Refusal as refusal:
+            self._state.record_refusal(request.raw_path, refusal)
+            return self._refuse(refusal)
+        except (asyncio.CancelledError, ConnectionError):  # the program is gone
+            raise
+        except BaseException as error:
+            self.failed(error)
+            raise
+
+    def failed(self, error: BaseException) -> None:
+        """Record a bug of arena, once: a sandbox may cause the same one any number of times."""
+        text = self._bug("a request failed in the gateway", error)
+        if text not in self.troubles[:10]:
+            self.troubles.append(text)
+
+    def crashed(self, error: BaseException) -> None:
+        """End the run because the gateway itself has failed, a bug of arena."""
+        text = self._bug("the gateway itself failed", error)
+        self.troubles.append(text)
+        self._state.end_run(Stop("crashed", text))
+
+    def _bug(self, what: str, error: BaseException) -> str:
+        return plain_message(scrubbed(f"{what}, a bug of arena: {repr(error)[:ERROR_CHARS]}", self._access.key))
+
+    async def _answer(self, upstream: Upstream, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method == "HEAD":  # claude begins with one, and some versions give up when it fails
+            return web.Response()
+        if "upgrade" in request.headers:
+            return self._refuse(Refusal(426, "the gateway serves plain HTTP only, not websockets"))
+        check_repeated_headers(request.headers.items())
+        endpoint = policy.check_head(self._access, self.key, request.method, request.raw_path, request.headers)
+        if endpoint.kind == "models":
+            body = apis.models(self._access.api, self._access.model, endpoint.path)
+            return web.Response(body=body, content_type="application/json")
+        async with self._slots, self._body(request) as data:
+            model_request = policy.check_body(self._access, endpoint, request.headers, data)
+            self._state.admit()
+            return await self._exchange(upstream, request, endpoint, model_request, data)
+
+    async def _exchange(
+        self, upstream: Upstream, request: web.BaseRequest, endpoint: Endpoint, model_request: policy.ModelRequest, body: bytes
+    ) -> web.StreamResponse:
+        began = self._state.begin(endpoint, model_request)
+        exchange = Exchange(self._access, self._state, began)
+        self.in_flight += 1
+        try:
+            return await exchange.run(request, upstream, endpoint, model_request, body)
+        except Refusal as refusal:  # its line in the ledger records it already
+            return self._refuse(refusal)
+        finally:
+            self._state.end(began, exchange.line())
+            self.in_flight -= 1  # last, so that a reader who sees none in flight sees the usage of all
+
+    @asynccontextmanager
+    async def _body(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
+        """The request's body, held for the length of the block. Refusal 400, 408 or 413."""
+        pieces: list[bytes] = []
+        try:
+            await self._receive(request, pieces)
+            pieces[:] = [b"".join(pieces)]  # drop the pieces: a body may be 64 MiB
+            yield pieces[0]
+        finally:
+            self._held_bytes -= sum(map(len, pieces))
+
+    async def _receive(self, request: web.BaseRequest, pieces: list[bytes]) -> None:
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_S):
+                async for piece in request.content.iter_any():
+                    pieces.append(piece)
+                    size += len(piece)
+                    self._held_bytes += len(piece)
+                    if size > policy.BODY_BYTES or self._held_bytes > HELD_BYTES:
+                        raise Refusal(
+                            413, f"the body is larger than {policy.BODY_BYTES >> 20} MiB, or too many large ones come at once"
+                        )
+                    self._state.note_activity()
+        except TimeoutError:
+            raise Refusal(408, f"the body did not arrive within {BODY_S:.0f} s") from None
+        except web.RequestPayloadError:
+            raise Refusal(400, "the body is not valid HTTP") from None
+
+    def _refuse(self, refusal: Refusal) -> web.Response:
+        body = apis.error(self._access.api, refusal.status, refusal.reason)
+        headers = NO_RETRY if refusal.status < 500 else {}
+        return web.Response(status=refusal.status, body=body, content_type="application/json", headers=headers)
+
+
 async def _serve(gateway: Gateway, context: ssl.SSLContext, proxy: Proxy | None, listener: socket.socket) -> None:
-    """Until cancelled; then every answer on its way ends, and that is written down."""
+    """Serve until cancelled; then end every answer in flight, and record that."""
     loop = asyncio.get_running_loop()
-    async with upstream.pool(context) as session:
-        up = Upstream(session, proxy)
-        server = web.Server(partial(gateway.handle, up), handler_cancellation=True)
+    async with connection_pool(context) as session:
+        server = web.Server(partial(gateway.handle, Upstream(session, proxy)), handler_cancellation=True)
 
         async def connection(client: socket.socket) -> None:
             gone = loop.create_future()
@@ -79,7 +259,7 @@ async def _serve(gateway: Gateway, context: ssl.SSLContext, proxy: Proxy | None,
 
 
 class _Connection(web.RequestHandler):
-    """Tells when it is over; the server itself would not."""
+    """One connection that reports its own end, which aiohttp's server does not."""
 
     def __init__(self, server: web.Server, gone: asyncio.Future[None]) -> None:
         super().__init__(
@@ -88,13 +268,13 @@ class _Connection(web.RequestHandler):
             logger=SILENT,
             access_log=SILENT,
             auto_decompress=False,
-            max_line_size=upstream.HEAD_BYTES,
-            max_field_size=upstream.HEAD_BYTES,
+            max_line_size=HEAD_BYTES,
+            max_field_size=HEAD_BYTES,
         )
         self._gone = gone
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """As it says; the base class cancels what is still at work for it."""
+        """Report the end. The base class cancels the handler that still works for this connection."""
         super().connection_lost(exc)
         if not self._gone.done():
             self._gone.set_result(None)

@@ -1,38 +1,26 @@
-"""From a provider's own numbers to disjoint ones: what is counted where differs between the interfaces."""
+"""Disjoint token counts from a provider's own numbers, and their cost.
+
+The interfaces differ in what each number includes. Prices come from the table in the genai-prices package; nothing is fetched.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
+import genai_prices
+
+from arena.gateway.model.ledger_lines import Tokens
 from arena.schema import Api
 
 Json = Mapping[str, Any]
 MOST = 1 << 40
-"""A larger count is no count."""
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Of one answer, each token in one of these."""
-
-    input: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    cache_write_1h: int = 0
-    """Of those in `cache_write`: kept for an hour, at a higher price."""
-    output: int = 0
-    reasoning: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.input + self.cache_read + self.cache_write + self.output + self.reasoning
+"""A larger count is not believed."""
 
 
 def tokens(api: Api, usage: Json) -> Tokens | None:
-    """The tokens of a usage object; None where it has no count of input or output."""
+    """The tokens of a usage object; None without a count of input or output."""
     return {"anthropic": _anthropic, "responses": _responses, "chat": _chat, "gemini": _gemini}[api](usage)
 
 
@@ -41,9 +29,9 @@ def _anthropic(usage: Json) -> Tokens | None:
     total_in, total_out = _count(usage, "input_tokens"), _count(usage, "output_tokens")
     if total_in is None or total_out is None:
         return None
-    thinking = _least(_count(_inner(usage, "output_tokens_details"), "thinking_tokens"), total_out)
+    thinking = _at_most(_count(_inner(usage, "output_tokens_details"), "thinking_tokens"), total_out)
     written = _count(usage, "cache_creation_input_tokens") or 0
-    hour = _least(_count(_inner(usage, "cache_creation"), "ephemeral_1h_input_tokens"), written)
+    hour = _at_most(_count(_inner(usage, "cache_creation"), "ephemeral_1h_input_tokens"), written)
     read = _count(usage, "cache_read_input_tokens") or 0
     return Tokens(total_in, read, written, hour, total_out - thinking, thinking)
 
@@ -60,7 +48,7 @@ def _responses(usage: Json) -> Tokens | None:
 
 
 def _chat(usage: Json) -> Tokens | None:
-    """As in a response, by other names; DeepSeek and Moonshot tell what came from the cache in a place of their own."""
+    """As in a response, by other names. DeepSeek and Moonshot put the cached tokens in a field of their own."""
     cached = _count(usage, "prompt_cache_hit_tokens")
     return _inclusive(
         _count(usage, "prompt_tokens"),
@@ -74,26 +62,26 @@ def _chat(usage: Json) -> Tokens | None:
 def _inclusive(total_in: int | None, total_out: int | None, of_in: Json, of_out: Json, cached: int | None) -> Tokens | None:
     if total_in is None or total_out is None:
         return None
-    told = _count(of_in, "cached_tokens")
-    read = _least(cached if told is None else told, total_in)
-    written = _least(_count(of_in, "cache_write_tokens"), total_in - read)
-    reasoning = _least(_count(of_out, "reasoning_tokens"), total_out)
+    detail = _count(of_in, "cached_tokens")
+    read = _at_most(cached if detail is None else detail, total_in)
+    written = _at_most(_count(of_in, "cache_write_tokens"), total_in - read)
+    reasoning = _at_most(_count(of_out, "reasoning_tokens"), total_out)
     return Tokens(total_in - read - written, read, written, 0, total_out - reasoning, reasoning)
 
 
 def _gemini(usage: Json) -> Tokens | None:
-    """The prompt includes the cache, the candidates exclude the thoughts. What is 0 may be left out."""
+    """The prompt includes the cache; the candidates exclude the thoughts. A count of 0 may be absent."""
     prompt = _count(usage, "promptTokenCount")
     if prompt is None:
         return None
-    read = _least(_count(usage, "cachedContentTokenCount"), prompt)
+    read = _at_most(_count(usage, "cachedContentTokenCount"), prompt)
     tools = _count(usage, "toolUsePromptTokenCount") or 0
     thoughts = _count(usage, "thoughtsTokenCount") or 0
     return Tokens(prompt - read + tools, read, 0, 0, _count(usage, "candidatesTokenCount") or 0, thoughts)
 
 
 def reported_usd(usage: Json) -> float | None:
-    """What a broker says that the answer cost, the part included that it had charged to a key of one's own."""
+    """The cost that a broker reports, with the part that it charged to the user's own key at a provider."""
     cost = _dollars(usage.get("cost"))
     if cost is None or usage.get("is_byok") is not True:
         return cost
@@ -104,7 +92,7 @@ def reported_usd(usage: Json) -> float | None:
 def _dollars(value: object) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
-    return float(value) if 0 <= value <= MOST else None  # not a number is neither
+    return float(value) if 0 <= value <= MOST else None  # NaN fails both
 
 
 def _count(usage: Json, name: str) -> int | None:
@@ -112,10 +100,40 @@ def _count(usage: Json, name: str) -> int | None:
     return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= MOST else None
 
 
-def _least(count: int | None, bound: int) -> int:
+def _at_most(count: int | None, bound: int) -> int:
     return min(count or 0, bound)
 
 
 def _inner(usage: Json, name: str) -> Json:
     found = usage.get(name)
     return found if isinstance(found, dict) else {}
+
+
+class Price(NamedTuple):
+    """A cost, and the table entry it came from."""
+
+    usd: float
+    model: str
+    """The table's entry. The lookup is loose: for `gpt-5.5-codex` this may be `gpt-5.5`."""
+    data: str
+    """The table's version."""
+
+
+def price(provider: str | None, model: str, tokens: Tokens, at: datetime | None = None) -> Price | None:
+    """The cost of an answer at that time; None when the table does not list the model."""
+    if provider is None:
+        return None
+    usage = genai_prices.Usage(
+        input_tokens=tokens.input + tokens.cache_read + tokens.cache_write,
+        cache_read_tokens=tokens.cache_read,
+        cache_write_tokens=tokens.cache_write,
+        cache_write_1h_tokens=tokens.cache_write_1h,
+        output_tokens=tokens.output + tokens.reasoning,
+    )
+    try:
+        found = genai_prices.calc_price(usage, model, provider_id=provider, genai_request_timestamp=at)
+    except LookupError:
+        return None
+    if tokens.total and not found.total_price:  # the table lists the model without its prices
+        return None
+    return Price(float(found.total_price), found.model.id, f"genai-prices {genai_prices.__version__}")

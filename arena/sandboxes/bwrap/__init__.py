@@ -1,27 +1,24 @@
-"""The bubblewrap backend: one box is launch.py, which becomes bwrap, which starts init.py, which starts the command."""
+"""The bubblewrap backend: launch.py becomes bwrap, bwrap starts init.py as process 1, init.py starts the command."""
 
 from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from arena.errors import SandboxError
 from arena.paths import secrets as arena_secrets
 from arena.sandboxes import RunningSandbox, SandboxSpec, cgroup, selftest
-from arena.sandboxes.bwrap.start import program, start
+from arena.sandboxes.bwrap.start import find_bwrap, start
 from arena.sandboxes.host import survey
-from arena.sandboxes.lifecycle import in_bounds, looks_at, settled, until_empty
-from arena.sandboxes.profile import arguments
-from arena.sandboxes.python_env import installed
+from arena.sandboxes.lifecycle import bounded_workspace, lifetime, limit_checks, throw_away_user, validated
+from arena.sandboxes.profile import bwrap_arguments
+from arena.sandboxes.python_env import current_python
 from arena.system import process
 
-UIDS = range(64100, 65000)
-"""Throw-away users, one per box, so that boxes cannot touch each other even if a wall falls. Debian assigns none of them."""
 OLDEST = (0, 8)
 """First bwrap with --disable-userns."""
 SETTINGS = {
@@ -37,29 +34,36 @@ SETTINGS = {
 
 
 @contextmanager
-def run(box: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterator[RunningSandbox]:
-    """Start the box; leaving the block kills what is left in it and proves that nothing is. SandboxError.
+def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterator[RunningSandbox]:
+    """Start the sandbox; leaving the block kills what is left in it and proves that no process remains. SandboxError.
 
-    As root the workspace becomes the property of the box's throw-away user; where it is bounded, it is a file system in
-    memory meanwhile, and what that holds is copied into the folder at the end. `secrets` are arena's own unless given.
+    As root the workspace belongs to the sandbox's throw-away user. A limited one is a file system in memory meanwhile, whose
+    content is copied into the folder at the end. `secrets` are arena's own unless given.
     """
-    box, runtime = settled(box), installed()
+    spec, python = validated(spec), current_python()
     with ExitStack() as stack:
         uid = stack.enter_context(throw_away_user()) if os.geteuid() == 0 else None
-        group = stack.enter_context(cgroup.Group(box.limits, cgroup.home(), fair=box.kind == "agent"))
-        shelf = in_bounds(box, uid, stack)
-        if shelf is not None:
-            box = replace(box, workspace=shelf.path)
-        words = arguments(box, runtime, survey(arena_secrets() if secrets is None else secrets))
-        looks, watched = looks_at(box, group, shelf)
-        mount = shelf.mount if shelf else None
-        live = start(box, words, runtime, uid, groups=group.entrances, workspace=mount, in_force=group.in_force | watched)
-        live.workspace, live.hurry = box.workspace, group.hurry
-        yield stack.enter_context(until_empty(live, looks, group.hits, shelf))
+        group = stack.enter_context(cgroup.SandboxCgroup(spec.limits, cgroup.arena_cgroups(), fair=spec.kind == "agent"))
+        mount = bounded_workspace(spec, uid, stack)
+        if mount is not None:
+            spec = replace(spec, workspace=mount.path)
+        arguments = bwrap_arguments(spec, python, survey(arena_secrets() if secrets is None else secrets))
+        checks, enforced = limit_checks(spec, group, mount)
+        running = start(
+            spec,
+            arguments,
+            python,
+            uid,
+            groups=group.procs_files,
+            workspace=mount.fd if mount else None,
+            in_force=group.in_force | enforced,
+        )
+        running.workspace, running.before_kill = spec.workspace, group.prepare_kill
+        yield stack.enter_context(lifetime(running, checks, group.exceeded, mount))
 
 
 def missing() -> str | None:
-    """Why boxes cannot be made here and what to do about it, in one line; None when they can, which is tried once for real."""
+    """Why this backend cannot be used here and what to do about it, in one line; None when a real sandbox has passed its test."""
     try:
         _self_test()
     except SandboxError as error:
@@ -68,12 +72,12 @@ def missing() -> str | None:
 
 
 def _self_test() -> None:
-    """The real wall around a program that tries to look out of it."""
-    told = process.run([program(), "--version"], limit_s=10).stdout.decode(errors="replace").strip()
-    version = re.search(r"(\d+)\.(\d+)", told)
+    """Check bwrap's version and inspect a real sandbox from inside."""
+    output = process.run([find_bwrap(), "--version"], limit_s=10).stdout.decode(errors="replace").strip()
+    version = re.search(r"(\d+)\.(\d+)", output)
     if version is None or (int(version[1]), int(version[2])) < OLDEST:
         raise SandboxError(
-            f"{program()} is {told or 'of unknown version'}; arena needs bubblewrap {'.'.join(map(str, OLDEST))} or later"
+            f"{find_bwrap()} is {output or 'of unknown version'}; arena needs bubblewrap {'.'.join(map(str, OLDEST))} or later"
         )
     try:
         selftest.prove(run)
@@ -82,40 +86,11 @@ def _self_test() -> None:
 
 
 def advice(settings: Mapping[str, str]) -> str:
-    """What to change about these kernel settings (name -> value), to follow an error; empty when they are in order."""
+    """The end of an error text: which of these kernel settings (name -> value) to change; empty when none."""
     return "".join(f"; {text.format(name=name)}" for name, (bad, text) in SETTINGS.items() if settings.get(name) == bad)
 
 
 def _settings() -> dict[str, str]:
-    """The kernel settings of this machine that matter to `advice`, as far as it has them."""
+    """This machine's kernel settings for `advice`, as far as it has them."""
     paths = {name: Path("/proc/sys", *name.split(".")) for name in SETTINGS}
     return {name: path.read_text().strip() for name, path in paths.items() if path.exists()}
-
-
-@contextmanager
-def throw_away_user() -> Iterator[int]:
-    """A user id that no other box of this machine has now. The kernel frees the name with the process that holds it.
-
-    Nor has a process of an earlier box, which would count for the new one: an arena was killed, and nobody reaps what it left.
-    """
-    for uid in UIDS:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
-            try:
-                held.bind(f"\0arena/uid/{uid}")
-            except OSError:
-                continue
-            if uid not in users():
-                yield uid
-                return
-    raise SandboxError(
-        f"all {len(UIDS)} throw-away users have processes, of running boxes or dead ones that nobody has reaped; end some of them"
-    )
-
-
-def users() -> set[int]:
-    """Who has processes on this machine, dead ones that nobody has reaped among them."""
-    found = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            found.add(entry.stat().st_uid)  # the kernel's own: of this folder, unlike of what it holds, also when undumpable
-    return found

@@ -1,4 +1,4 @@
-"""Starting a box: from bwrap's arguments to a process 1 that has reported."""
+"""Start bwrap with its arguments, and wait until the sandbox's process 1 has reported."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from arena.errors import SandboxError
-from arena.sandboxes import MIB, SandboxSpec
-from arena.sandboxes.profile import INIT_INSIDE, Argument
+from arena.sandboxes import SandboxSpec
+from arena.sandboxes.lifecycle import counts_by_namespace, fixed_limits, rlimits
+from arena.sandboxes.profile import Argument, init_command
 from arena.sandboxes.programs.launch import STAGING
-from arena.sandboxes.python_env import Runtime
-from arena.sandboxes.running import PROOF_S, Live, adopt, hail
-from arena.sandboxes.watchdog import family
+from arena.sandboxes.python_env import PythonEnvironment
+from arena.sandboxes.running import PROOF_S, START_LIMIT_S, SandboxHandle, become_subreaper, handshake
+from arena.sandboxes.watchdog import process_tree
 from arena.system import process
 
 LAUNCH = Path(__file__).parents[1] / "programs" / "launch.py"
-START_LIMIT_S = 30.0
 
 
 def start(
-    box: SandboxSpec,
-    words: tuple[Argument, ...],
-    runtime: Runtime,
+    spec: SandboxSpec,
+    arguments: tuple[Argument, ...],
+    python: PythonEnvironment,
     uid: int | None,
     *,
     groups: Sequence[str] = (),
     workspace: int | None = None,
     in_force: Mapping[str, str],
-) -> Live:
+) -> SandboxHandle:
     """Start bwrap with these arguments, as user `uid` when we are root. The workspace must be that user's already.
 
     `groups` are the files by which it enters its control groups, `workspace` is the descriptor of a mount that one of the
-    arguments lies in, and `in_force` says what these two limit.
+    arguments lies in, and `in_force` holds the limits that these two enforce.
     """
-    found = program()
-    adopt()
+    bwrap_path = find_bwrap()
+    become_subreaper()
     with ExitStack() as stack:
-        options, sources, handed = _rendered(words, staged=uid is not None)
-        handed.append(process.content(b"".join(os.fsencode(option) + b"\0" for option in options)))
+        options, sources, handed = _render(arguments, staged=uid is not None)
+        handed.append(process.readable_fd(b"".join(os.fsencode(option) + b"\0" for option in options)))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         stack.callback(theirs.close)
         order = {
-            "bwrap": found,
-            "argv": ["bwrap", "--args", str(handed[-1]), "--", *process_1(box, runtime, theirs.fileno())],
+            "bwrap": bwrap_path,
+            "argv": ["bwrap", "--args", str(handed[-1]), "--", *init_command(spec, python, theirs.fileno())],
             "env": {"PATH": "/usr/bin:/bin"},  # nothing of arena's: bwrap's environment shows inside until init.py runs
             "groups": list(groups),
-            "limits": rlimits(box, uid),
-            "cpus": sorted(box.cpus or ()),
+            "limits": rlimits(spec, uid),
+            "cpus": sorted(spec.cpus or ()),
             "uid": uid,
             "sources": sources,
             "workspace": workspace,
         }
-        handed.append(process.content(marshal.dumps(order)))
-        handed.append(process.content(box.stdin) if box.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        handed.append(process.readable_fd(marshal.dumps(order)))
+        handed.append(process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         for fd in handed:
             stack.callback(os.close, fd)
         try:
@@ -70,60 +70,62 @@ def start(
                 stdin=handed[-1],
                 # Its own loader may need the path; nothing else of our environment goes on.
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                pass_fds=(*handed[:-1], theirs.fileno(), *box.pass_fds, *(() if workspace is None else (workspace,))),
+                pass_fds=(*handed[:-1], theirs.fileno(), *spec.pass_fds, *(() if workspace is None else (workspace,))),
             )
         except OSError as error:
             ours.close()
             raise SandboxError(f"cannot start {sys.executable}: {error.strerror}") from None
-    limits = _in_force(box, uid, in_force)
-    # bwrap is in the box's group, but not in its namespace.
-    processes = box.limits.processes - ("processes" in in_force)
-    return _taken_over(bwrap, ours, limits, processes if counts_by_namespace(os.uname().release) else None)
+    limits = _in_force(spec, uid, in_force)
+    # bwrap is in the sandbox's group, but not in its namespace.
+    processes = spec.limits.processes - ("processes" in in_force)
+    return _handshake(bwrap, ours, limits, processes if counts_by_namespace(os.uname().release) else None)
 
 
-def _taken_over(bwrap: subprocess.Popen[bytes], control: socket.socket, limits: Mapping[str, str], processes: int | None) -> Live:
-    """The box, once its process 1 has reported; SandboxError with bwrap's own words when it ended instead."""
+def _handshake(
+    bwrap: subprocess.Popen[bytes], control: socket.socket, limits: Mapping[str, str], processes: int | None
+) -> SandboxHandle:
+    """The sandbox, once its process 1 has reported; SandboxError with bwrap's own message when it ended instead."""
     try:
-        init = hail(control, START_LIMIT_S, processes)
+        init = handshake(control, START_LIMIT_S, processes)
         if init is not None:
-            return Live(bwrap, init, control, limits)
+            return SandboxHandle(bwrap, init, control, limits)
         why = "the sandbox did not start"
     except TimeoutError:
         why = f"the sandbox did not start within {START_LIMIT_S:.0f} s"
     except BaseException:
-        _abandon(bwrap, control)
+        _abort(bwrap, control)
         raise
-    raise SandboxError(f"{why}: {_abandon(bwrap, control) or 'bwrap gave no reason'}")
+    raise SandboxError(f"{why}: {_abort(bwrap, control) or 'bwrap gave no reason'}")
 
 
-def _abandon(bwrap: subprocess.Popen[bytes], control: socket.socket) -> str:
-    """End a box that never reported; what it said on stderr. With bwrap ends its child, which has no children yet."""
-    orphans = family(bwrap.pid) - {bwrap.pid}
+def _abort(bwrap: subprocess.Popen[bytes], control: socket.socket) -> str:
+    """End a sandbox that never reported; return its stderr. bwrap's child ends with it and has no children yet."""
+    orphans = process_tree(bwrap.pid) - {bwrap.pid}
     bwrap.kill()
     control.settimeout(PROOF_S)
     with control:
         try:
-            while control.recv(16):  # to its end: then nobody holds the other side any more
+            while control.recv(16):  # to its end: then no process holds the other side any more
                 continue
         except ConnectionResetError:
             pass
         except TimeoutError:
             raise SandboxError(f"bwrap was killed while starting, but its child is still there after {PROOF_S:.0f} s") from None
-    said = bwrap.communicate()[1]
+    stderr = bwrap.communicate()[1]
     for orphan in orphans:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(orphan, 0)
-    return said.decode(errors="replace").strip()
+    return stderr.decode(errors="replace").strip()
 
 
-def _rendered(words: tuple[Argument, ...], staged: bool) -> tuple[list[str], list[str], list[int]]:
-    """Text for bwrap, the sources and the descriptors: bytes become descriptors, host paths names below STAGING if staged."""
+def _render(arguments: tuple[Argument, ...], staged: bool) -> tuple[list[str], list[str], list[int]]:
+    """bwrap's options, their host paths, and open descriptors. Bytes become descriptors, staged paths get names below STAGING."""
     options: list[str] = []
     sources: list[str] = []
     descriptors: list[int] = []
-    for word in words:
+    for word in arguments:
         if isinstance(word, bytes):
-            descriptors.append(process.content(word))
+            descriptors.append(process.readable_fd(word))
             options.append(str(descriptors[-1]))
         elif isinstance(word, Path):
             options.append(f"{STAGING}/{len(sources)}" if staged else str(word))
@@ -133,54 +135,17 @@ def _rendered(words: tuple[Argument, ...], staged: bool) -> tuple[list[str], lis
     return options, sources, descriptors
 
 
-def process_1(box: SandboxSpec, runtime: Runtime, control: int) -> list[str]:
-    """Process 1: `-I -S` reads nothing that the box could have put in its way."""
-    return [runtime.python, "-I", "-S", INIT_INSIDE, str(control), ",".join(map(str, box.pass_fds)), *box.command]
-
-
-def rlimits(box: SandboxSpec, uid: int | None) -> dict[str, int]:
-    """Limits for launch.py, to which init.py adds its own. Before Linux 5.14 RLIMIT_NPROC needs a user of the box's own."""
-    limits = {
-        # No core, not even for a handler of the host that core_pattern names: it would run as root on what a box made, and 0
-        # does not keep it away. 1 does; the filter keeps the value.
-        "RLIMIT_CORE": 1,
-        "RLIMIT_NOFILE": box.limits.open_files,
-        "RLIMIT_FSIZE": box.limits.file_bytes,
-        "RLIMIT_RTPRIO": 0,  # some desktops allow real-time priority to their users: one box could starve the judge
-        "RLIMIT_NICE": 0,
-    }
-    by_user = uid is not None and not counts_by_namespace(os.uname().release)
-    return limits | {"RLIMIT_NPROC": box.limits.processes} if by_user else limits
-
-
-def _in_force(box: SandboxSpec, uid: int | None, others: Mapping[str, str]) -> dict[str, str]:
+def _in_force(spec: SandboxSpec, uid: int | None, others: Mapping[str, str]) -> dict[str, str]:
     """`RunningSandbox.limits`."""
-    limits = fixed(box, "affinity")
+    limits = fixed_limits(spec, "affinity")
     if uid is not None:
-        limits["processes"] = f"{others.get('processes', f'RLIMIT_NPROC {box.limits.processes}')} (own uid {uid})"
+        limits["processes"] = f"{others.get('processes', f'RLIMIT_NPROC {spec.limits.processes}')} (own uid {uid})"
     elif "processes" not in others and counts_by_namespace(os.uname().release):
-        limits["processes"] = f"RLIMIT_NPROC {box.limits.processes} (own user namespace)"
+        limits["processes"] = f"RLIMIT_NPROC {spec.limits.processes} (own user namespace)"
     return dict(others) | limits
 
 
-def fixed(box: SandboxSpec, pinned_by: str) -> dict[str, str]:
-    """The part of `RunningSandbox.limits` that every backend holds in the same way."""
-    sizes = {"tmp": box.limits.tmp_bytes, "home": box.limits.home_bytes, "shm": box.limits.shm_bytes}
-    limits = {name: f"tmpfs {size // MIB} MiB" for name, size in sizes.items()}
-    limits["files"] = f"RLIMIT_FSIZE {box.limits.file_bytes // MIB} MiB"
-    limits["open_files"] = f"RLIMIT_NOFILE {box.limits.open_files}"
-    if box.cpus is not None:
-        limits["cpus"] = f"{pinned_by} {','.join(map(str, sorted(box.cpus)))}, fixed by the filter"
-    return limits
-
-
-def counts_by_namespace(release: str) -> bool:
-    """Whether a kernel counts a user's processes for RLIMIT_NPROC in each user namespace apart, as from 5.14 on."""
-    major, minor = release.split("-")[0].split(".")[:2]
-    return (int(major), int(minor)) >= (5, 14)
-
-
-def program() -> str:
+def find_bwrap() -> str:
     """Path of bwrap."""
     found = shutil.which("bwrap")
     if found is None:

@@ -1,8 +1,8 @@
-"""The docker backend: the same wall as bwrap's, built by a Docker engine of this machine, with the same process 1.
+"""The docker backend: the same sandbox as bwrap's, started by a Docker engine of this machine, with the same process 1.
 
-The image holds nothing but links: what a box needs of the machine is bound into it read-only, as bwrap does. Streams, the
-judge's socket and the order reach process 1 over a socket (enter.py), so the engine knows neither what a box is told nor what
-it says. No registry is ever asked. One fence fewer than bwrap: an engine gives its boxes no user namespace of their own.
+The image holds only links and empty folders; arena binds the machine's files into the container read-only, as bwrap does.
+Streams, the judge's socket and the order reach process 1 over a socket (enter.py). So the engine knows neither a sandbox's
+input nor its output. No registry is ever asked. It has one isolation layer fewer than bwrap: no user namespace of its own.
 """
 
 from __future__ import annotations
@@ -16,67 +16,65 @@ from pathlib import Path
 from arena.errors import SandboxError
 from arena.paths import secrets as arena_secrets
 from arena.sandboxes import MIB, RunningSandbox, SandboxSpec, selftest
-from arena.sandboxes.bwrap import throw_away_user
 from arena.sandboxes.docker.config import User
-from arena.sandboxes.docker.engine import connected, host, sees_our_mounts, sweep, told
-from arena.sandboxes.docker.plan import mount_points, plan
+from arena.sandboxes.docker.engine import connected, engine_errors, host, sees_our_mounts, sweep
+from arena.sandboxes.docker.plan import container_plan, mount_points
 from arena.sandboxes.docker.start import Container, start
 from arena.sandboxes.host import survey
-from arena.sandboxes.lifecycle import in_bounds, looks_at, settled, until_empty
-from arena.sandboxes.profile import arguments
-from arena.sandboxes.python_env import installed
-from arena.sandboxes.running import Live
+from arena.sandboxes.lifecycle import bounded_workspace, lifetime, limit_checks, throw_away_user, validated
+from arena.sandboxes.profile import bwrap_arguments
+from arena.sandboxes.python_env import current_python
+from arena.sandboxes.running import SandboxHandle
 
 SHIFTED = {"name=rootless": "runs without root", "name=userns": "maps users (userns-remap)"}
-"""What an engine must not do: its boxes' users are then others than those to which arena gives a workspace."""
+"""Options that an engine must not have: its users then differ from those to which arena gives a workspace."""
 
 
 @contextmanager
-def run(box: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterator[RunningSandbox]:
-    """Start the box; leaving the block kills what is left in it and proves that nothing is. SandboxError.
+def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterator[RunningSandbox]:
+    """Start the sandbox; leaving the block kills what is left in it and proves that no process remains. SandboxError.
 
-    The workspace becomes the property of the box's throw-away user. `secrets` are arena's own unless given. Root only.
+    The workspace belongs to the sandbox's throw-away user. `secrets` are arena's own unless given. Root only.
     """
-    box, runtime = settled(box), installed()
+    spec, python = validated(spec), current_python()
     with ExitStack() as stack:
         engine = stack.enter_context(connected())
         sweep(engine)
         uid = stack.enter_context(throw_away_user())
-        shelf = in_bounds(box if sees_our_mounts() else _unbounded(box), uid, stack)
-        if shelf is not None:
-            box = replace(box, workspace=shelf.path)
-        words = arguments(box, runtime, survey(arena_secrets() if secrets is None else secrets))
-        made = plan(words, uid, uid, mount_points(Path("/proc/self/mountinfo").read_text()))
-        live, container = start(engine, stack, box, made, runtime, User(uid, uid), shelf)
-        stack.callback(live.close)
-        looks, watched = looks_at(box, container.group, shelf)
-        live.limits = {**live.limits, **container.group.in_force, **watched}
-        live.workspace = box.workspace
-        hits: list[str] = []
-        met = partial(_met, container, box, hits)
+        mount = bounded_workspace(spec if sees_our_mounts() else _unbounded(spec), uid, stack)
+        if mount is not None:
+            spec = replace(spec, workspace=mount.path)
+        arguments = bwrap_arguments(spec, python, survey(arena_secrets() if secrets is None else secrets))
+        plan = container_plan(arguments, uid, uid, mount_points(Path("/proc/self/mountinfo").read_text()))
+        running, container = start(engine, stack, spec, plan, python, User(uid, uid), mount)
+        stack.callback(running.close)
+        checks, enforced = limit_checks(spec, container.group, mount)
+        running.limits = {**running.limits, **container.group.in_force, **enforced}
+        running.workspace = spec.workspace
+        exceeded = partial(_exceeded, container, spec, [])
 
-        def early(_: Live) -> str:
-            met()
+        def read_early(_: SandboxHandle) -> str:
+            exceeded()
             return ""
 
-        yield stack.enter_context(until_empty(live, [early, *looks], met, shelf))
+        yield stack.enter_context(lifetime(running, [read_early, *checks], exceeded, mount))
 
 
-def _unbounded(box: SandboxSpec) -> SandboxSpec:
-    """The box with its workspace in a folder. That is watched, then: the engine could not see memory in its place."""
-    return replace(box, limits=replace(box.limits, workspace_bytes=None, workspace_files=None))
+def _unbounded(spec: SandboxSpec) -> SandboxSpec:
+    """The spec with its workspace in a folder, which the watchdog checks: the engine could not see memory in its place."""
+    return replace(spec, limits=replace(spec.limits, workspace_bytes=None, workspace_files=None))
 
 
-def _met(container: Container, box: SandboxSpec, hits: list[str]) -> list[str]:
-    """Which limits the box has met, in words, kept in `hits`: with the container the engine removes its groups."""
-    hits[:] = container.group.hits() or hits
-    if container.memory_ended and not hits:
-        hits.append(f"its memory of {(box.limits.memory_bytes or 0) // MIB} MiB was used up")
-    return hits
+def _exceeded(container: Container, spec: SandboxSpec, kept: list[str]) -> list[str]:
+    """Limits that the sandbox has reached, in words. `kept` holds them: with the container the engine removes its groups."""
+    kept[:] = container.group.exceeded() or kept
+    if container.memory_ended and not kept:
+        kept.append(f"its memory of {(spec.limits.memory_bytes or 0) // MIB} MiB was used up")
+    return kept
 
 
 def missing() -> str | None:
-    """Why boxes cannot be made here and what to do about it, in one line; None when they can, which is tried once for real."""
+    """Why this backend cannot be used here and what to do about it, in one line; None when a real sandbox has passed its test."""
     try:
         _self_test(host())
     except SandboxError as error:
@@ -85,19 +83,19 @@ def missing() -> str | None:
 
 
 def describe() -> str:
-    """The engine in a few words. SandboxError when none can be used, without starting a box."""
-    with connected() as engine, told("the Docker engine"):
+    """The engine in a few words, without starting a sandbox. SandboxError when none can be used."""
+    with connected() as engine, engine_errors("the Docker engine"):
         version, info = engine.version(), engine.info()
     return f"engine {version['Version']} at {host()}, {info['Driver']}, cgroup v{info.get('CgroupVersion', '1')}"
 
 
 def _self_test(address: str) -> None:
-    """Build the real wall and look out of it."""
-    with connected() as engine, told(f"the Docker engine at {address}"):
+    """Check the engine's options and inspect a real sandbox from inside."""
+    with connected() as engine, engine_errors(f"the Docker engine at {address}"):
         options = engine.info().get("SecurityOptions") or []
     for option, what in SHIFTED.items():
         if any(option in found for found in options):
             raise SandboxError(
-                f"the Docker engine at {address} {what}, and a workspace's files would not be the box's; use bwrap"
+                f"the Docker engine at {address} {what}, and a workspace's files would not be the sandbox's; use bwrap"
             )
     selftest.prove(run, user_namespace=False)

@@ -1,4 +1,4 @@
-"""What a Docker engine is told of a box, as its API calls things: plain data, and nothing that the box may keep secret."""
+"""A sandbox as the Docker API's container configuration: plain data, and nothing that the sandbox may keep secret."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena.sandboxes import SandboxSpec
-from arena.sandboxes.bwrap.start import rlimits
 from arena.sandboxes.docker.engine import OWNER
 from arena.sandboxes.docker.plan import Bind, Plan, image
-from arena.sandboxes.python_env import Runtime
+from arena.sandboxes.lifecycle import rlimits
+from arena.sandboxes.python_env import PythonEnvironment
 from arena.system.tempdirs import owner
 
 ENTER_INSIDE = "/run/arena/enter.py"
-IMAGE = "arena-box"
+IMAGE = "arena-sandbox"
 
 
 class User(NamedTuple):
-    """Who a box is, outside as well as inside."""
+    """User and group of a sandbox, outside as well as inside."""
 
     uid: int
     gid: int
 
 
-def staged(binds: Iterable[Bind], folder: Path) -> list[dict[str, Any]]:
-    """The engine's mounts; bytes become files of the folder."""
+def stage_mounts(binds: Iterable[Bind], folder: Path) -> list[dict[str, Any]]:
+    """The engine's mounts for these binds; bytes become files of the folder."""
     mounts = []
     for index, bind in enumerate(binds):
         source = bind.source
@@ -38,19 +38,21 @@ def staged(binds: Iterable[Bind], folder: Path) -> list[dict[str, Any]]:
     return mounts
 
 
-def configuration(box: SandboxSpec, made: Plan, runtime: Runtime, user: User, mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the Docker API calls the container's configuration. The engine's own filter stays on: no seccomp option is given."""
-    limits = box.limits
-    bounds = rlimits(box, None)
+def configuration(
+    spec: SandboxSpec, plan: Plan, python: PythonEnvironment, user: User, mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The container's configuration. The engine's own filter stays on: no seccomp option is given."""
+    limits = spec.limits
+    ulimits = rlimits(spec, None)
     return {
-        "Image": f"{IMAGE}:{image(made)[0]}",
-        "Entrypoint": [runtime.python, "-I", "-S", ENTER_INSIDE],
-        "Env": [f"LD_LIBRARY_PATH={runtime.library_path}"] if runtime.library_path else [],  # the rest comes over the socket
+        "Image": f"{IMAGE}:{image(plan)[0]}",
+        "Entrypoint": [python.interpreter, "-I", "-S", ENTER_INSIDE],
+        "Env": [f"LD_LIBRARY_PATH={python.library_path}"] if python.library_path else [],  # the rest comes over the socket
         "User": f"{user.uid}:{user.gid}",
-        "Hostname": made.hostname,
+        "Hostname": plan.hostname,
         "Labels": {OWNER: owner()},
         "HostConfig": {
-            "NetworkMode": "none" if made.own_network else "host",
+            "NetworkMode": "none" if plan.own_network else "host",
             "IpcMode": "private",
             "CgroupnsMode": "private",
             "ReadonlyRootfs": True,
@@ -61,17 +63,17 @@ def configuration(box: SandboxSpec, made: Plan, runtime: Runtime, user: User, mo
             "Memory": limits.memory_bytes or 0,
             "MemorySwap": limits.memory_bytes or 0,  # memory and swap together: no swap
             "NanoCpus": int((limits.cpus or 0) * 1e9),
-            "CpusetCpus": ",".join(map(str, sorted(box.cpus or ()))),
+            "CpusetCpus": ",".join(map(str, sorted(spec.cpus or ()))),
             "OomScoreAdj": 1000,
             "Ulimits": [
-                {"Name": name.removeprefix("RLIMIT_").lower(), "Soft": value, "Hard": value} for name, value in bounds.items()
+                {"Name": name.removeprefix("RLIMIT_").lower(), "Soft": value, "Hard": value} for name, value in ulimits.items()
             ],
             "Mounts": mounts,
-            "Tmpfs": dict(made.tmpfs),
+            "Tmpfs": dict(plan.tmpfs),
             "Devices": [
-                {"PathOnHost": str(path), "PathInContainer": str(path), "CgroupPermissions": "rw"} for path in made.devices
+                {"PathOnHost": str(path), "PathInContainer": str(path), "CgroupPermissions": "rw"} for path in plan.devices
             ],
-            # Only what enter.py says when it fails; the command's streams are pipes of arena's.
+            # Only the message of enter.py when it fails; the command's streams are pipes of arena's.
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "64k"}},
         },
     }

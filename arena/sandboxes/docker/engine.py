@@ -1,4 +1,4 @@
-"""A Docker engine of this machine: the connection, its errors as ours, and what an arena that was killed left in it."""
+"""A Docker engine of this machine: the connection, its errors as SandboxError, and the containers of a killed arena."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 ANSWER_S = 60.0
-"""An engine that says nothing for so long is given up."""
+"""Give up an engine that does not answer for so long."""
 OWNER = "arena.owner"
 """Label of a container: the arena that made it."""
-SHELF = "shelf"
-"""Where a workspace is mounted for a moment, in the folder of a start."""
+WORKSPACE_MOUNT = "workspace"
+"""Subfolder of a start's folder where a workspace is mounted for a moment."""
 
 
 def host() -> str:
-    """Its address, as Docker's own client finds it."""
+    """The engine's address, as Docker's own client finds it."""
     return os.environ.get("DOCKER_HOST") or DEFAULT_HOST
 
 
 @contextmanager
 def connected() -> Iterator[APIClient]:
-    """A connection to the engine, whose boxes can have this machine's files and users. SandboxError with what to do."""
+    """A connection to the engine. SandboxError when its sandboxes cannot have this machine's files and users."""
     if os.geteuid() != 0:
         raise SandboxError(
-            "the docker backend is for root: an engine gives a box no user namespace, so a plain user's box would be that user, "
-            "on the host as well. Whoever may use an engine can be root through it: start arena with sudo, or use --sandbox bwrap"
+            "the docker backend is for root: an engine gives a sandbox no user namespace, so a plain user's sandbox would "
+            "be that user, on the host as well. A user who may use an engine can be root through it: start arena with sudo, "
+            "or use --sandbox bwrap"
         )
     address = host()
     if not address.startswith("unix://"):
@@ -50,44 +51,44 @@ def connected() -> Iterator[APIClient]:
     except ModuleNotFoundError:
         raise SandboxError("the docker backend needs the package `docker`: pip install 'arena[docker]'") from None
     try:
-        with socket.socket(socket.AF_UNIX) as tried:
-            tried.connect(address.removeprefix("unix://"))
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(address.removeprefix("unix://"))
     except OSError as error:
         raise SandboxError(
             f"no Docker engine at {address} ({error.strerror}): start one (scripts/dockerd can, for a while) or set DOCKER_HOST"
         ) from None
-    with told(f"the Docker engine at {address} does not answer"):
+    with engine_errors(f"the Docker engine at {address} does not answer"):
         engine = APIClient(base_url=address, version="auto", timeout=ANSWER_S)
     with closing(engine):
         yield engine
 
 
 def sees_our_mounts() -> bool:
-    """Whether what this process mounts now is there for the engine too, or for whoever opened its socket in its stead."""
-    with socket.socket(socket.AF_UNIX) as tried:
-        tried.connect(host().removeprefix("unix://"))
-        pid, _, _ = CREDENTIALS.unpack(tried.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+    """Whether the engine (or the process that opened its socket for it) sees what this process mounts now."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(host().removeprefix("unix://"))
+        pid, _, _ = CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
     try:
         return Path(f"/proc/{pid}/ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
-    except OSError:  # of another pid namespace, or not ours to look at
+    except OSError:  # of another pid namespace, or not ours to inspect
         return False
 
 
 def remove(engine: APIClient, name: str) -> None:
-    """Take a container away, killed if it should still run."""
+    """Remove a container, killed if it still runs."""
     from docker.errors import APIError
 
-    with told(f"container {name[:12]} cannot be removed"):
+    with engine_errors(f"container {name[:12]} cannot be removed"):
         try:
             engine.remove_container(name, force=True, v=True)
         except APIError as error:
-            if error.status_code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):  # somebody else has, or is about to
+            if error.status_code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):  # another process has, or is about to
                 raise
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """What the engine refuses, or that it does not answer, as a SandboxError that begins so."""
+def engine_errors(what: str) -> Iterator[None]:
+    """Raise a refusal of the engine, or its silence, as a SandboxError that begins with `what`."""
     from docker.errors import APIError, DockerException
     from requests import RequestException
 
@@ -100,14 +101,14 @@ def told(what: str) -> Iterator[None]:
 
 
 def sweep(engine: APIClient) -> None:
-    """Take away what an arena left that was killed: containers that have ended, or never started, and mounts in their folders.
+    """Remove what a killed arena left: containers that have ended, or never started, and mounts in their folders.
 
-    Its boxes need no sweep: they end when their socket to arena does.
+    Its running sandboxes need no sweep: each ends when its socket to arena closes.
     """
-    with told("the engine's containers cannot be listed"):
+    with engine_errors("the engine's containers cannot be listed"):
         containers = engine.containers(all=True, filters={"label": OWNER, "status": ["created", "exited", "dead"]})
     for container in containers:
         if not tempdirs.alive(container["Labels"][OWNER]):
             remove(engine, container["Id"])
     for folder in tempdirs.abandoned():
-        workspace_mount.taken_off(folder / SHELF)  # else it keeps the folder, which goes when the next one is made
+        workspace_mount.detach(folder / WORKSPACE_MOUNT)  # else the next start could not remove the folder

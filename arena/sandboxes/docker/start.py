@@ -1,4 +1,4 @@
-"""Starting a box through a Docker engine: from a plan to a process 1 that has reported."""
+"""Start a sandbox through a Docker engine, and wait until its process 1 has reported."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from typing import IO, TYPE_CHECKING, Any
 
 from arena.errors import SandboxError
 from arena.sandboxes import SandboxSpec, cgroup, workspace_mount
-from arena.sandboxes.bwrap.start import START_LIMIT_S, fixed, process_1
-from arena.sandboxes.docker.config import ENTER_INSIDE, IMAGE, User, configuration, staged
-from arena.sandboxes.docker.engine import SHELF, remove, told
+from arena.sandboxes.docker.config import ENTER_INSIDE, IMAGE, User, configuration, stage_mounts
+from arena.sandboxes.docker.engine import WORKSPACE_MOUNT, engine_errors, remove
 from arena.sandboxes.docker.plan import Bind, Plan, image
-from arena.sandboxes.programs.enter import CONTROL, DOOR_INSIDE
-from arena.sandboxes.python_env import Runtime
-from arena.sandboxes.running import Live, hail
-from arena.sandboxes.workspace_mount import Shelf
+from arena.sandboxes.lifecycle import fixed_limits
+from arena.sandboxes.profile import init_command
+from arena.sandboxes.programs.enter import CONTROL, SOCKET_FOLDER_INSIDE
+from arena.sandboxes.python_env import PythonEnvironment
+from arena.sandboxes.running import START_LIMIT_S, SandboxHandle, handshake
+from arena.sandboxes.workspace_mount import WorkspaceMount
 from arena.system import process, tempdirs
 
 if TYPE_CHECKING:
     from docker import APIClient
 
-DOOR = "door"
+SOCKET_FOLDER = "socket"
 ENTER = Path(__file__).parents[1] / "programs" / "enter.py"
-LOOK_S = 0.2
+RETRY_S = 0.2
 
 
 class Container:
-    """A started container, as far as `Live` knows it: two streams, and an end."""
+    """A started container as a `LaunchedProcess`: two streams, and an end."""
 
-    def __init__(self, engine: APIClient, name: str, pid: int, group: cgroup.Group, stdout: int, stderr: int) -> None:
+    def __init__(self, engine: APIClient, name: str, pid: int, group: cgroup.SandboxCgroup, stdout: int, stderr: int) -> None:
         self.pid = pid
         self.group = group
         self.stdout: IO[bytes] = os.fdopen(stdout, "rb")
@@ -45,13 +46,13 @@ class Container:
         """Whether its memory was used up, once it has ended."""
         self._name = name
         self._engine = engine
-        self._turn = threading.Lock()
+        self._wait_lock = threading.Lock()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, by the engine, which hears of the end a moment later than the kernel's proof of it."""
-        with self._turn:
+        """Its exit status from the engine, which learns of the end a moment after the kernel has proven it."""
+        with self._wait_lock:
             if self.returncode is None:
-                with told("the box is empty, but the engine does not say how it ended"):
+                with engine_errors("the sandbox is empty, but the engine does not report how it ended"):
                     code = int(self._engine.wait(self._name, timeout=timeout)["StatusCode"])
                     self.memory_ended = bool(self._engine.inspect_container(self._name)["State"]["OOMKilled"])
                 self.returncode = code
@@ -59,80 +60,86 @@ class Container:
 
 
 def start(
-    engine: APIClient, undo: ExitStack, box: SandboxSpec, made: Plan, runtime: Runtime, user: User, shelf: Shelf | None
-) -> tuple[Live, Container]:
-    """Create the container and start it. What must be undone when it has ended goes onto `undo`."""
+    engine: APIClient,
+    undo: ExitStack,
+    spec: SandboxSpec,
+    plan: Plan,
+    python: PythonEnvironment,
+    user: User,
+    mount: WorkspaceMount | None,
+) -> tuple[SandboxHandle, Container]:
+    """Create the container and start it. `undo` gets the steps to take when it has ended."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempdirs.folder())
-        (folder / DOOR).mkdir()
-        (folder / DOOR).chmod(0o711)
-        listener = stack.enter_context(_listener(folder / DOOR))
-        binds = [*made.binds, Bind(ENTER.read_bytes(), ENTER_INSIDE), Bind(folder / DOOR, DOOR_INSIDE)]
-        if shelf is not None:
-            place = folder / SHELF
+        (folder / SOCKET_FOLDER).mkdir()
+        (folder / SOCKET_FOLDER).chmod(0o711)
+        listener = stack.enter_context(_listen(folder / SOCKET_FOLDER))
+        binds = [*plan.binds, Bind(ENTER.read_bytes(), ENTER_INSIDE), Bind(folder / SOCKET_FOLDER, SOCKET_FOLDER_INSIDE)]
+        if mount is not None:
+            place = folder / WORKSPACE_MOUNT
             place.mkdir()
-            stack.enter_context(workspace_mount.shown(shelf.mount, place))
-            binds = [replace(bind, source=place / shelf.path.name) if bind.source == shelf.path else bind for bind in binds]
-        name = _created(engine, made, configuration(box, made, runtime, user, staged(binds, folder)))
+            stack.enter_context(workspace_mount.attached(mount.fd, place))
+            binds = [replace(bind, source=place / mount.path.name) if bind.source == mount.path else bind for bind in binds]
+        name = _create(engine, plan, configuration(spec, plan, python, user, stage_mounts(binds, folder)))
         undo.callback(remove, engine, name)
-        with told("the sandbox did not start"):
+        with engine_errors("the sandbox did not start"):
             engine.start(name)
             pid = int(engine.inspect_container(name)["State"]["Pid"])
-        control = _accepted(engine, name, listener)
-        group = cgroup.foreign(box.limits, pid, "docker")  # of process 1, which waits for its order: later it may have ended
-    # The folder is gone: what is bound stays, but has no name any more, and nobody can connect to arena a second time.
+        control = _accept(engine, name, listener)
+        group = cgroup.engine_cgroup(spec.limits, pid, "docker")  # now: process 1 waits for its order, later it may have ended
+    # The folder is gone: its bound files stay but have no name any more, and no process can connect to arena a second time.
     with ExitStack() as failed:
         failed.callback(control.close)
         (stdout, theirs_out), (stderr, theirs_err) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         container = Container(engine, name, pid, group, stdout, stderr)
         failed.callback(container.stdout.close)
         failed.callback(container.stderr.close)
-        _order(control, (theirs_out, theirs_err), box, made, runtime)
+        _send_order(control, (theirs_out, theirs_err), spec, plan, python)
         try:
-            init = hail(control, START_LIMIT_S)
+            init = handshake(control, START_LIMIT_S)
         except TimeoutError:
             raise SandboxError(f"the sandbox did not start within {START_LIMIT_S:.0f} s") from None
         if init is None:
             raise SandboxError(f"the sandbox did not start: {container.stderr.read().decode(errors='replace').strip()}")
         failed.pop_all()
-    return Live(container, init, control, fixed(box, "cpuset")), container
+    return SandboxHandle(container, init, control, fixed_limits(spec, "cpuset")), container
 
 
-def _listener(door: Path) -> socket.socket:
-    """Waits behind the door for process 1."""
+def _listen(folder: Path) -> socket.socket:
+    """A socket in the folder that waits for process 1."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    here = os.open(door, os.O_PATH | os.O_CLOEXEC)
+    fd = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
-        listener.bind(f"/proc/self/fd/{here}/{CONTROL}")  # $TMPDIR may be longer than a socket's address
+        listener.bind(f"/proc/self/fd/{fd}/{CONTROL}")  # $TMPDIR may be longer than a socket's address
     finally:
-        os.close(here)
-    (door / CONTROL).chmod(0o666)  # for the box's user; the folder around the door is closed to everybody else
+        os.close(fd)
+    (folder / CONTROL).chmod(0o666)  # for the sandbox's user; the folder above this one is closed to all other users
     listener.listen(1)
     return listener
 
 
-def _created(engine: APIClient, made: Plan, wanted: dict[str, Any]) -> str:
-    """The name of a new container, whose image is made on the spot when this engine does not have it yet."""
+def _create(engine: APIClient, plan: Plan, wanted: dict[str, Any]) -> str:
+    """The name of a new container. Its image is made now when this engine does not have it yet."""
     from docker.errors import ImageNotFound
 
-    with told("the engine refuses the box"):
+    with engine_errors("the engine refuses the sandbox"):
         try:
             return str(engine.create_container_from_config(wanted)["Id"])
         except ImageNotFound:
-            tag, content = image(made)
+            tag, content = image(plan)
             engine.import_image_from_data(content, repository=IMAGE, tag=tag)
             return str(engine.create_container_from_config(wanted)["Id"])
 
 
-def _accepted(engine: APIClient, name: str, listener: socket.socket) -> socket.socket:
-    """Process 1's connection. Nothing else runs in the box yet, and nobody else may enter the socket's folder."""
-    listener.settimeout(LOOK_S)
+def _accept(engine: APIClient, name: str, listener: socket.socket) -> socket.socket:
+    """Process 1's connection. No other process runs in the sandbox yet, and no other user may enter the socket's folder."""
+    listener.settimeout(RETRY_S)
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
         try:
             control, _ = listener.accept()
         except TimeoutError:
-            with told("the sandbox did not start"):
+            with engine_errors("the sandbox did not start"):
                 if not engine.inspect_container(name)["State"]["Running"]:
                     raise SandboxError(
                         f"the sandbox did not start: {engine.logs(name).decode(errors='replace').strip()}"
@@ -143,19 +150,21 @@ def _accepted(engine: APIClient, name: str, listener: socket.socket) -> socket.s
     raise SandboxError(f"the sandbox did not start within {START_LIMIT_S:.0f} s")
 
 
-def _order(control: socket.socket, streams: tuple[int, int], box: SandboxSpec, made: Plan, runtime: Runtime) -> None:
-    """Hand process 1 its order, the command's output streams, which are closed here, and the box's own descriptors."""
-    number = max((2, *box.pass_fds)) + 1
+def _send_order(
+    control: socket.socket, streams: tuple[int, int], spec: SandboxSpec, plan: Plan, python: PythonEnvironment
+) -> None:
+    """Send process 1 its order, the command's output streams (closed here afterwards) and the sandbox's own descriptors."""
+    number = max((2, *spec.pass_fds)) + 1
     order = {
-        "numbers": [number, 0, 1, 2, *box.pass_fds],
-        "program": made.program,
-        "argv": process_1(box, runtime, number),
-        "env": {**made.environment, "PWD": "/workspace"},
+        "numbers": [number, 0, 1, 2, *spec.pass_fds],
+        "filter": plan.filter,
+        "argv": init_command(spec, python, number),
+        "env": {**plan.environment, "PWD": "/workspace"},
     }
-    stdin = process.content(box.stdin) if box.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    handed = [process.content(marshal.dumps(order)), stdin, *streams]
+    stdin = process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    handed = [process.readable_fd(marshal.dumps(order)), stdin, *streams]
     try:
-        socket.send_fds(control, [b"order"], [*handed, *box.pass_fds])
+        socket.send_fds(control, [b"order"], [*handed, *spec.pass_fds])
     except OSError as error:
         raise SandboxError(f"the sandbox did not start: its process 1 does not listen ({error.strerror})") from None
     finally:

@@ -1,7 +1,7 @@
-"""Traffic between the box's own 127.0.0.1 and unix sockets of the host. Part of process 1, where no signal of the box ends it.
+"""Traffic between the sandbox's own 127.0.0.1 and unix sockets of the host. Part of process 1: no signal inside can end it.
 
-FOLDER/3128 leads port 3128 to the unix socket of that name. Nothing is parsed. A half-closed stream is half-closed on the other
-side, a reset one is reset, and who does not read is not read from: at most `CHUNK_BYTES` wait in each direction.
+FOLDER/3128 is the unix socket for port 3128. Nothing is parsed. A half-closed stream is half-closed on the other side, a reset
+one is reset. The bridge reads from a side only as fast as the other reads: at most `CHUNK_BYTES` wait in each direction.
 """
 
 # ruff: noqa: PTH208  (importing pathlib would add 6 ms to every start)
@@ -17,7 +17,7 @@ CONNECTIONS = 256
 SPARE_FILES = 32
 """Descriptors of process 1 that are not the bridge's, and some."""
 EVENTS = 64
-"""Served before process 1 looks at its orders again."""
+"""Served before process 1 reads its orders again."""
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -26,42 +26,42 @@ class End:
 
     peer: "End"
 
-    def __init__(self, link: socket.socket) -> None:
-        self.link = link
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
         self.pending = b""
-        """Came from the peer and is still to be sent here."""
+        """Bytes from the peer that are still to be sent here."""
         self.ended = False
-        """It has said all that it had to say."""
+        """Whether it has sent its last byte."""
         self.watched = 0
-        """Events that are asked for; 0 when it is not in the epoll at all, where the end of its peer would wake us for ever."""
+        """Events that the epoll waits for. With 0 it is not in the epoll, where the end of its peer would wake us for ever."""
 
     def flush(self) -> None:
-        """Send what is pending, as far as it goes; OSError when nobody is there."""
+        """Send the pending bytes, as far as the socket takes them. OSError when the other side is gone."""
         if self.pending:
             try:
-                self.pending = self.pending[self.link.send(self.pending) :]
+                self.pending = self.pending[self.socket.send(self.pending) :]
             except BlockingIOError:
                 return
             if not self.pending and self.peer.ended:
-                self.link.shutdown(socket.SHUT_WR)
+                self.socket.shutdown(socket.SHUT_WR)
 
     def receive(self) -> None:
-        """Take one chunk to the peer, unless the last one is still pending there."""
+        """Pass one chunk to the peer, unless the last one is still pending there."""
         if self.ended or self.peer.pending:
             return
         try:
-            self.peer.pending = self.link.recv(CHUNK_BYTES)
+            self.peer.pending = self.socket.recv(CHUNK_BYTES)
         except BlockingIOError:
             return
         if self.peer.pending:
             self.peer.flush()
         else:
             self.ended = True
-            self.peer.link.shutdown(socket.SHUT_WR)
+            self.peer.socket.shutdown(socket.SHUT_WR)
 
 
 class Bridges:
-    """All of a box's bridges. `epoll` is readable when there is something for `turn` to do."""
+    """All of a sandbox's bridges. `epoll` is readable when `serve_ready` has work."""
 
     def __init__(self, folder: str) -> None:
         self.epoll = select.epoll()
@@ -81,24 +81,24 @@ class Bridges:
         self.listen(True)
 
     def listen(self, wanted: bool) -> None:
-        """Take new connections from now on, or none."""
+        """Accept new connections from now on, or none."""
         for fd in self.listeners:
             if wanted:
                 self.epoll.register(fd, select.EPOLLIN)
             else:
                 self.epoll.unregister(fd)
 
-    def turn(self) -> None:
-        """Move what can be moved, without ever waiting."""
+    def serve_ready(self) -> None:
+        """Move the bytes that can be moved, without waiting."""
         for fd, _ in self.epoll.poll(0, EVENTS):
-            # Within these events a descriptor may have been closed and given out again: then there is just nothing to do yet.
+            # Within these events a descriptor may have been closed and reused: then it has nothing to do yet.
             if fd in self.listeners:
                 self.accept(*self.listeners[fd])
             elif fd in self.ends:
                 self.move(self.ends[fd])
 
     def accept(self, listener: socket.socket, path: str) -> None:
-        """Connect one who waits; reset him when nobody is there on the host's side."""
+        """Connect a waiting client; reset it when no server listens on the host's side."""
         if len(self.ends) >= 2 * self.room:
             return
         try:
@@ -106,12 +106,12 @@ class Bridges:
         except OSError:  # gone again
             return
         server = socket.socket(socket.AF_UNIX)
-        for link in (client, server):
-            link.setblocking(False)
+        for connection in (client, server):
+            connection.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             server.connect(path)
-        except OSError:  # nobody listens, or too many wait there already
+        except OSError:  # no server listens, or too many clients wait there already
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             client.close()
             server.close()
@@ -119,13 +119,13 @@ class Bridges:
         one, other = End(client), End(server)
         one.peer, other.peer = other, one
         for end in (one, other):
-            self.ends[end.link.fileno()] = end
+            self.ends[end.socket.fileno()] = end
             self.watch(end)
         if len(self.ends) >= 2 * self.room:
             self.listen(False)
 
     def move(self, end: End) -> None:
-        """Whatever woke us: send what is pending at this end, and take what has come."""
+        """Send the bytes pending at this end, and receive new ones."""
         try:
             end.flush()
             end.receive()
@@ -139,25 +139,25 @@ class Bridges:
             self.watch(end.peer)
 
     def watch(self, end: End) -> None:
-        """Ask for the events that this end has a use for now."""
+        """Wait for the events that this end can use now."""
         wanted = (0 if end.ended or end.peer.pending else select.EPOLLIN) | (select.EPOLLOUT if end.pending else 0)
         if wanted == end.watched:
             return
         if not wanted:
-            self.epoll.unregister(end.link)
+            self.epoll.unregister(end.socket)
         elif end.watched:
-            self.epoll.modify(end.link, wanted)
+            self.epoll.modify(end.socket, wanted)
         else:
-            self.epoll.register(end.link, wanted)
+            self.epoll.register(end.socket, wanted)
         end.watched = wanted
 
     def close(self, end: End, reset: bool) -> None:
         """End a connection on both sides."""
         full = len(self.ends) >= 2 * self.room
         for gone in (end, end.peer):
-            del self.ends[gone.link.fileno()]
-            if reset and gone.link.family == socket.AF_INET:
-                gone.link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-            gone.link.close()  # the epoll forgets it by itself
+            del self.ends[gone.socket.fileno()]
+            if reset and gone.socket.family == socket.AF_INET:
+                gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            gone.socket.close()  # the epoll forgets it by itself
         if full:
             self.listen(True)

@@ -1,16 +1,16 @@
-"""Process 1 of a box: `python -I -S init.py CONTROL KEEP COMMAND...`. Starts the command, reaps, returns its status.
+"""Sandbox init, process 1: `python -I -S init.py CONTROL KEEP COMMAND...`. Starts the command, reaps, returns its status.
 
-It is not dumpable: bwrap's own process 1 has the same user as the command, which could read its memory, environment and
-descriptors (and the host's paths in them) through /proc/1, whatever the filter says about ptrace.
+It is not dumpable. bwrap's own process 1 has the same user as the command: the command could read its memory, environment and
+descriptors (and the host's paths in them) through /proc/1, even where the filter refuses ptrace.
 
-CONTROL is a socket (SOCK_SEQPACKET) that nobody else in the box holds; its end ends the box. It takes one byte and answers
-nine, a status byte (0: done) and nanoseconds:
+CONTROL is a socket (SOCK_SEQPACKET) that no other process in the sandbox holds; when it closes, init ends the sandbox. An order
+is one byte, its answer nine: a status byte (0: done) and nanoseconds.
 
 f  freeze: stop every process but this one, wait until all are stopped and their clocks stand, answer with their CPU time
-c  answer with their CPU time; while frozen, with what it was then plus all that has changed since
-t  thaw
+c  answer with their CPU time; while frozen, with its value at the freeze plus every change since
+r  resume
 
-Where BRIDGES exists, it carries that traffic too (bridge.py, which lies beside it): a child that did so could be killed.
+Where BRIDGES exists, init carries that traffic too (bridge.py, which lies beside it): a child process could be killed.
 """
 
 # ruff: noqa: PTH103, PTH112, PTH208  (importing pathlib would add 6 ms to every start)
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HERE = "/run/arena"
 BRIDGES = f"{HERE}/bridge"
 HOME_FILES = f"{HERE}/home"
-"""What HOME is to hold when the command starts."""
+"""Files that HOME holds when the command starts."""
 REPLY = struct.Struct("<BQ")
 FREEZE_LIMIT_S = 2.0
 SETTLE_S = 200e-6
@@ -38,11 +38,11 @@ PR_SET_DUMPABLE = 4
 CPUCLOCK_SCHED = 2
 
 
-def bound(processes: int) -> None:
-    """Let this user namespace have so many processes. Any earlier, the limit would have counted all that this user has outside.
+def limit_processes(processes: int) -> None:
+    """Limit the processes of this user namespace. Set any earlier, the limit would count all processes of this user outside.
 
-    Also where a control group counts them. A group refuses a fork at its end, when all mappings have been copied under the locks
-    of files that every box shares: beside a fork bomb no other could start a program. This limit is looked at first.
+    It is set where a control group counts them too. A group refuses a fork at its end, when all mappings have been copied under
+    the locks of files that every sandbox shares: beside a fork bomb no other could start a program. This limit comes first.
     """
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     most = processes if hard == resource.RLIM_INFINITY else min(processes, hard)
@@ -50,7 +50,7 @@ def bound(processes: int) -> None:
 
 
 def close_all_but(kept: set[int]) -> None:
-    """bwrap closes nothing: what it was handed is open here too."""
+    """Close inherited descriptors: bwrap closes none of its own."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:
             try:
@@ -62,8 +62,8 @@ def close_all_but(kept: set[int]) -> None:
 def start(command: list[str], control: int) -> int:
     """Start the command in a session of its own; return its pid, which is its group's too.
 
-    In process 1's session it could join the group of process 1, and with it set the priority of both; and a session is what the
-    kernel's autogroups share the processor among.
+    In process 1's session it could join the group of process 1 and set the priority of both. And the kernel's autogroups share
+    the processor among sessions.
     """
     waiting, started = os.pipe()
     pid = os.fork()
@@ -75,7 +75,7 @@ def start(command: list[str], control: int) -> int:
     os.close(control)
     os.setsid()
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    # Python ignores SIGPIPE and SIGXFSZ, nohup SIGHUP: none of that is the command's business.
+    # Python ignores SIGPIPE and SIGXFSZ, nohup SIGHUP: the command starts with the defaults.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     os.close(started)
@@ -89,18 +89,18 @@ def start(command: list[str], control: int) -> int:
     os._exit(status)
 
 
-def everyone() -> list[int]:
-    """Pids of all processes of the box but this one."""
+def other_pids() -> list[int]:
+    """Pids of all processes of the sandbox but this one."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
 
 def cpu_clocks() -> dict[int, int]:
-    """CPU time of each process in ns, its ended threads included; waiting for a parent's reaping counts as being there.
+    """CPU time of each process in ns, with its ended threads; a dead process that is not reaped counts.
 
     The process clocks are the sum of the `schedstat` files of the threads in one system call.
     """
     clocks = {}
-    for pid in everyone():
+    for pid in other_pids():
         try:
             clocks[pid] = time.clock_gettime_ns((~pid << 3) | CPUCLOCK_SCHED)
         except OSError:  # gone meanwhile
@@ -109,9 +109,9 @@ def cpu_clocks() -> dict[int, int]:
 
 
 def threads() -> list[str]:
-    """Folders of all threads of the box but this one's. A leader may be dead and its threads run on: each is listed."""
+    """Folders of all threads of the sandbox but our own. A leader may be dead while its threads run: each is listed."""
     found = []
-    for pid in everyone():
+    for pid in other_pids():
         try:
             found += [f"/proc/{pid}/task/{tid}" for tid in os.listdir(f"/proc/{pid}/task")]
         except (FileNotFoundError, ProcessLookupError):
@@ -119,7 +119,7 @@ def threads() -> list[str]:
     return found
 
 
-def moving() -> set[str]:
+def active_states() -> set[str]:
     """States of all threads that are neither stopped nor dead."""
     states = set()
     for thread in threads():
@@ -132,12 +132,12 @@ def moving() -> set[str]:
     return states - {"T", "Z", "X"}
 
 
-def have_left(stopped: list[str]) -> bool:
+def are_off_processors(stopped: list[str]) -> bool:
     """Wait until these threads, which show as stopped, are off their processors; False when one was continued meanwhile.
 
-    A thread shows as stopped before it leaves its processor, whose host may put it aside just then, and only then its clock gets
-    what it used. To tell which system call a thread is in, the kernel waits for that. It does not tell of a process that made
-    itself undumpable: there what shows is what counts.
+    A thread shows as stopped before it leaves its processor, which the host may pause just then; only afterwards its clock gets
+    the time it used. The kernel waits for that before it reports which system call a thread is in. It reports none for a process
+    that made itself undumpable: there the shown state counts.
     """
     for thread in stopped:
         try:
@@ -150,15 +150,15 @@ def have_left(stopped: list[str]) -> bool:
 
 
 def signal_all(number: int) -> None:
-    """kill(-1) of process 1: every process of the namespace but itself, those in the middle of a fork included."""
+    """kill(-1) by process 1: every process of the namespace but itself, those in the middle of a fork included."""
     try:
         os.kill(-1, number)
     except ProcessLookupError:
         return
 
 
-def furnish(home: str) -> None:
-    """Copy HOME_FILES into a home, each file its user's own."""
+def fill_home(home: str) -> None:
+    """Copy HOME_FILES into a home, each file owned by its user."""
     for folder, _, names in os.walk(HOME_FILES):
         into = home + folder[len(HOME_FILES) :]
         os.makedirs(into, mode=0o700, exist_ok=True)
@@ -169,10 +169,10 @@ def furnish(home: str) -> None:
 
 
 def bridges() -> "Bridges | None":
-    """Those of this box, listening; most boxes have none, and pay nothing."""
+    """This sandbox's bridges, listening; None for most sandboxes, which then import nothing."""
     if not os.path.isdir(BRIDGES):
         return None
-    sys.path.append(HERE)  # read-only: nobody in the box can put anything there
+    sys.path.append(HERE)  # read-only: no process in the sandbox can put a file there
     import bridge  # type: ignore[import-not-found]
 
     try:
@@ -183,15 +183,15 @@ def bridges() -> "Bridges | None":
 
 
 class Init:
-    """The command, and whether all is frozen."""
+    """The command, and the clocks of a frozen sandbox."""
 
     def __init__(self, command: int, bridges: "Bridges | None") -> None:
         self.command = command
         self.bridges = bridges
-        self.then: dict[int, int] | None = None
+        self.frozen_clocks: dict[int, int] | None = None
 
     def reap(self) -> None:
-        """Take the dead; with the command's own end everything ends."""
+        """Reap dead processes; when the command has ended, end everything."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -204,9 +204,9 @@ class Init:
                 return
 
     def freeze(self) -> bytes:
-        """Stop all. Asked again on each round, as somebody may have sent a SIGCONT before being stopped himself.
+        """Stop all. Each round sends SIGSTOP again: a process may have sent a SIGCONT before it was stopped itself.
 
-        Where the kernel does not say that a thread has left its processor, its clock may still move: so the clocks count when
+        Where the kernel does not report that a thread has left its processor, its clock may still move. So the clocks count when
         they are the same twice while all are stopped.
         """
         deadline = time.monotonic() + FREEZE_LIMIT_S
@@ -214,40 +214,40 @@ class Init:
         while True:
             signal_all(signal.SIGSTOP)
             self.reap()
-            states = moving()
-            still = not states and have_left(threads())
+            states = active_states()
+            still = not states and are_off_processors(threads())
             clocks = cpu_clocks()
             late = time.monotonic() > deadline
             # D is uninterruptible, as a vfork parent whose child is stopped: it cannot run before it meets its SIGSTOP.
             if late and states - {"D"}:
                 return REPLY.pack(1, 0)
             if late or (still and clocks == earlier):
-                self.then = clocks
+                self.frozen_clocks = clocks
                 return REPLY.pack(0, sum(clocks.values()))
             earlier = clocks if still else None
             time.sleep(SETTLE_S)
 
     def cpu(self) -> bytes:
-        """While frozen every change adds up: nobody can hide growth by making another process vanish.
+        """While frozen every change adds up: no process can hide growth by making another one vanish.
 
-        A clock is brought up to date at a timer tick or when its thread leaves the processor: one that runs right now may not
-        show yet. So states are looked at too, and before the clocks: who runs and stops again after that look is in the clocks.
+        A clock is updated at a timer tick or when its thread leaves the processor: one that runs right now may not show yet. So
+        the states are read too, and before the clocks: a thread that stops again after that read is in the clocks.
         """
-        running = self.then is not None and bool(moving() - {"D"})
+        running = self.frozen_clocks is not None and bool(active_states() - {"D"})
         now = cpu_clocks()
-        if self.then is None:
+        if self.frozen_clocks is None:
             return REPLY.pack(0, sum(now.values()))
-        changed = sum(abs(now.get(pid, 0) - self.then.get(pid, 0)) for pid in now.keys() | self.then.keys())
-        return REPLY.pack(0, sum(self.then.values()) + (changed or running))
+        changed = sum(abs(now.get(pid, 0) - self.frozen_clocks.get(pid, 0)) for pid in now.keys() | self.frozen_clocks.keys())
+        return REPLY.pack(0, sum(self.frozen_clocks.values()) + (changed or running))
 
-    def thaw(self) -> bytes:
-        """Let all go on."""
-        self.then = None
+    def resume(self) -> bytes:
+        """Continue all processes."""
+        self.frozen_clocks = None
         signal_all(signal.SIGCONT)
         return REPLY.pack(0, 0)
 
     def serve(self, control: int, wake: int) -> None:
-        """Signals and orders, for ever. The dead stay where they are while all is frozen: taking one would change the sum."""
+        """Handle signals and orders, for ever. While all is frozen the dead are not reaped: that would change the sum."""
         poll = select.poll()
         poll.register(control, select.POLLIN)
         poll.register(wake, select.POLLIN)
@@ -256,7 +256,7 @@ class Init:
         while True:
             for fd, _ in poll.poll():
                 if self.bridges and fd == self.bridges.epoll.fileno():
-                    self.bridges.turn()
+                    self.bridges.serve_ready()
                     continue
                 if fd == wake:
                     if signal.SIGTERM in os.read(wake, 4096):
@@ -268,13 +268,13 @@ class Init:
                 order = os.read(control, 16)
                 if not order:  # arena is gone
                     os._exit(128 + signal.SIGKILL)
-                os.write(control, {b"f": self.freeze, b"c": self.cpu, b"t": self.thaw}[order]())
-            if self.then is None:
+                os.write(control, {b"f": self.freeze, b"c": self.cpu, b"r": self.resume}[order]())
+            if self.frozen_clocks is None:
                 self.reap()
 
 
 def main() -> None:
-    """Say on CONTROL that the box stands, and when arena has hold of this process, start the command."""
+    """Report on CONTROL that the sandbox is ready; when arena holds a pidfd of this process, start the command."""
     control = int(sys.argv[1])
     kept = {int(number) for number in sys.argv[2].split(",") if number}
     libc = ctypes.CDLL(None, use_errno=True)
@@ -285,16 +285,16 @@ def main() -> None:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    # The one signal for which Python has a handler of its own: any process of the box could end this one with it.
+    # The one signal for which Python has a handler of its own: any process of the sandbox could end this one with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     carried = bridges()
-    furnish(os.environ["HOME"])
+    fill_home(os.environ["HOME"])
     os.write(control, b"ready")
     word, _, processes = os.read(control, 16).partition(b" ")
     if word != b"go":
-        sys.exit("init: arena did not take the box over")
+        sys.exit("init: arena did not take the sandbox over")
     if processes:
-        bound(int(processes))
+        limit_processes(int(processes))
     command = start(sys.argv[3:], control)
     for fd in kept:  # the other side is to see it when the command closes them
         os.close(fd)

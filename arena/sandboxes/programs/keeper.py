@@ -1,8 +1,8 @@
-"""Outlives arena by a moment: `python -I -S keeper.py FOLDER...` ends its boxes once it is gone, and removes its control groups.
+"""Cgroup keeper: `python -I -S keeper.py FOLDER...` waits for arena's end, ends its sandboxes and removes its control groups.
 
-After a SIGKILL of arena process 1 of a box ends it by itself, but among hundreds of processes that fork it waited for a second
-to get its turn; from outside it is quick. And nobody else would remove the groups, which stay when they are empty.
-arena holds a lock on each folder as long as it lives. The kernel drops a lock however its holder dies, and a stored pid could
+After a SIGKILL of arena a sandbox's process 1 ends it by itself. But among hundreds of processes that fork, process 1 waited a
+second for its turn; from outside it is quick. And no other program would remove the groups, which stay when they are empty.
+Arena holds a lock on each folder as long as it lives. The kernel drops a lock however its holder dies, while a stored pid could
 belong to another process by now.
 """
 
@@ -14,12 +14,12 @@ import sys
 import time
 
 PATIENCE_S = 30.0
-"""A box that hangs in the kernel for longer keeps its group; the next arena that starts sweeps it."""
-LOOK_S = 0.005
+"""A sandbox that hangs in the kernel for longer keeps its group; the next arena removes it."""
+RETRY_S = 0.005
 
 
 def lock(folder: str, wait: bool) -> int | None:
-    """A descriptor that holds the folder's lock; None when somebody else has it, or there is no such folder."""
+    """A descriptor that holds the folder's lock; None when another process has it, or there is no such folder."""
     try:
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -32,22 +32,22 @@ def lock(folder: str, wait: bool) -> int | None:
     return held
 
 
-def end(folder: str) -> None:
-    """Kill whatever is in the groups of an arena that is gone."""
+def kill_members(folder: str) -> None:
+    """Kill every process in the groups of an arena that has ended."""
     try:
-        boxes = os.listdir(folder)
+        groups = os.listdir(folder)
     except OSError:  # gone meanwhile
         return
-    for name in boxes:
+    for name in groups:
         for pid in members(os.path.join(folder, name, "cgroup.procs")):
             try:
                 os.kill(pid, signal.SIGKILL)
-            except OSError:  # it has ended by itself; the others are still to be ended
+            except OSError:  # it has ended by itself; go on with the others
                 continue
 
 
 def members(file: str) -> list[int]:
-    """Processes of a group. A 0 stands for one that cannot be seen from here; as a signal's aim it would be ourselves."""
+    """Processes of a group. A 0 stands for one that is not visible here; a signal to 0 would go to ourselves."""
     try:
         with open(file, encoding="ascii") as opened:
             return [pid for pid in map(int, opened.read().split()) if pid]
@@ -55,8 +55,8 @@ def members(file: str) -> list[int]:
         return []
 
 
-def removed(folder: str) -> bool:
-    """Remove an arena's group with the groups of its boxes; False while a process is left in one."""
+def remove(folder: str) -> bool:
+    """Remove an arena's group with the groups of its sandboxes; False while a process is left in one."""
     try:
         for name in os.listdir(folder):
             if os.path.isdir(os.path.join(folder, name)):
@@ -70,7 +70,7 @@ def removed(folder: str) -> bool:
 
 
 def main() -> None:
-    """Wait for arena's end, then for that of its boxes."""
+    """Wait for arena's end, then for that of its sandboxes."""
     os.chdir("/")
     folders = sys.argv[1:]
     for folder in folders:
@@ -78,9 +78,9 @@ def main() -> None:
     end_s = time.monotonic() + PATIENCE_S
     while folders and time.monotonic() < end_s:
         for folder in folders:
-            end(folder)
-        folders = [folder for folder in folders if not removed(folder)]
-        time.sleep(LOOK_S)
+            kill_members(folder)
+        folders = [folder for folder in folders if not remove(folder)]
+        time.sleep(RETRY_S)
 
 
 if __name__ == "__main__":

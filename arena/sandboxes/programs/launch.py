@@ -1,8 +1,8 @@
-"""Runs outside the box, once, just before bwrap: `python -I -S launch.py FD`, the order being read from FD.
+"""Launcher: runs outside the sandbox just before bwrap (`python -I -S launch.py FD`) and reads its order from FD.
 
 As root it gives every folder that bwrap will bind a short name that the throw-away user can reach, in a mount namespace of
-its own, and becomes that user. `bwrap --uid` alone would map the host's root into the box, which could then open
-/proc/sys/kernel/core_pattern for writing. As a plain user it sets the limits only. Either way it ends by becoming bwrap.
+its own. Then it becomes that user. `bwrap --uid` alone would map the host's root into the sandbox, which could then open
+/proc/sys/kernel/core_pattern for writing. As a plain user it only sets the limits. In both cases it finally becomes bwrap.
 """
 
 # ruff: noqa: PTH102  (importing pathlib would add 6 ms to every start)
@@ -25,38 +25,38 @@ SYS_MOVE_MOUNT, MOVE_MOUNT_F_EMPTY_PATH, AT_FDCWD = 429, 4, -100
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def refuse(what: str, error: int) -> None:
-    """End with the reason on stderr; arena shows it as it stands."""
+def fail(what: str, error: int) -> None:
+    """End with the reason on stderr; arena shows it unchanged."""
     sys.exit(f"{what}: {os.strerror(error)}")
 
 
-def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+def mount(source: str, target: str, fs_type: str | None, flags: int, options: str | None = None) -> None:
     """mount(2)."""
-    words = [None if word is None else os.fsencode(word) for word in (source, target, kind, options)]
+    words = [None if word is None else os.fsencode(word) for word in (source, target, fs_type, options)]
     if libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]):
-        refuse(f"cannot mount {source} on {target}", ctypes.get_errno())
+        fail(f"cannot mount {source} on {target}", ctypes.get_errno())
 
 
 def prctl(option: int, value: int) -> None:
     """prctl(2) with one argument."""
     if libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)):
-        refuse(f"prctl({option}, {value})", ctypes.get_errno())
+        fail(f"prctl({option}, {value})", ctypes.get_errno())
 
 
 def attach(detached: int) -> None:
-    """Put a mount that has no place yet on STAGING, so that it can be bound from. Kernels before 6.15 bind from no other."""
+    """Attach a detached mount to STAGING, so that it can be bound from. Kernels before 6.15 bind from attached mounts only."""
     os.set_inheritable(detached, False)
     if libc.syscall(SYS_MOVE_MOUNT, detached, b"", AT_FDCWD, os.fsencode(STAGING), MOVE_MOUNT_F_EMPTY_PATH):
-        refuse("cannot mount the workspace", ctypes.get_errno())
+        fail("cannot mount the workspace", ctypes.get_errno())
 
 
 def stage(sources: list[str], workspace: int | None) -> None:
     """Bind source number i at STAGING/i, so that parents which the user may not enter (a 0700 home) are out of its way.
 
-    `workspace` is a descriptor of a mount that nobody else can see; one of the sources lies in it.
+    `workspace` is a descriptor of a detached mount; one of the sources lies in it.
     """
     if libc.unshare(CLONE_NEWNS):
-        refuse("arena runs as root but may not make a mount namespace (it lacks CAP_SYS_ADMIN)", ctypes.get_errno())
+        fail("arena runs as root but may not make a mount namespace (it lacks CAP_SYS_ADMIN)", ctypes.get_errno())
     # Before any other mount: nothing done here may ever show on the host.
     mount("none", "/", None, MS_REC | MS_PRIVATE)
     descriptors = []
@@ -64,7 +64,7 @@ def stage(sources: list[str], workspace: int | None) -> None:
         try:
             descriptors.append(os.open(source, os.O_PATH | os.O_CLOEXEC))
         except OSError as error:
-            refuse(f"cannot bind {source}", error.errno or 0)
+            fail(f"cannot bind {source}", error.errno or 0)
     # All are open by now: the next mounts hide those that lie below STAGING themselves.
     if workspace is not None:
         attach(workspace)
@@ -78,17 +78,17 @@ def stage(sources: list[str], workspace: int | None) -> None:
         mount(f"/proc/self/fd/{descriptor}", target, None, MS_BIND | MS_REC)
 
 
-def enter(group: str) -> None:
-    """Go into a control group by its `cgroup.procs`."""
+def join_cgroup(group: str) -> None:
+    """Enter a control group by its `cgroup.procs`."""
     try:
         with open(group, "w", encoding="ascii") as file:
             file.write("0")
     except OSError as error:
-        refuse(f"cannot enter the control group {group}", error.errno or 0)
+        fail(f"cannot enter the control group {group}", error.errno or 0)
 
 
-def limit(name: str, value: int) -> None:
-    """Set both the soft and the hard limit, or keep a hard limit that is lower already."""
+def set_limit(name: str, value: int) -> None:
+    """Set the soft and the hard limit, or keep a hard limit that is already lower."""
     which = getattr(resource, name)
     hard = resource.getrlimit(which)[1]
     if hard != resource.RLIM_INFINITY:
@@ -97,21 +97,21 @@ def limit(name: str, value: int) -> None:
 
 
 def pin(cpus: list[int]) -> None:
-    """Run on these processors only; whatever is started from here inherits it."""
+    """Run on these processors only; child processes inherit this."""
     try:
         os.sched_setaffinity(0, cpus)
     except OSError as error:
-        refuse(f"cannot run on processors {cpus} (allowed here: {sorted(os.sched_getaffinity(0))})", error.errno or 0)
+        fail(f"cannot run on processors {cpus} (allowed here: {sorted(os.sched_getaffinity(0))})", error.errno or 0)
 
 
-def become(uid: int) -> None:
-    """Be that user and nobody else."""
+def become_user(uid: int) -> None:
+    """Become that user for good, without any other group."""
     try:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     except OSError as error:
-        refuse(f"arena runs as root but may not become user {uid}", error.errno or 0)
+        fail(f"arena runs as root but may not become user {uid}", error.errno or 0)
 
 
 def main() -> None:
@@ -123,17 +123,17 @@ def main() -> None:
     bwrap = os.open(order["bwrap"], os.O_RDONLY | os.O_CLOEXEC)
     # Before anything is forked: a group entered after bwrap had forked limited nothing (16 processes allowed, 200 ran).
     for group in order["groups"]:
-        enter(group)
-    # Memory that no process maps (a memfd) counts for nobody, and the kernel would then end the largest: let it be the box.
+        join_cgroup(group)
+    # Memory that no process maps (a memfd) counts for none, and the kernel then ends the largest process: let it be the sandbox.
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")
     for name, value in order["limits"].items():
-        limit(name, value)
+        set_limit(name, value)
     if order["cpus"]:
         pin(order["cpus"])
     if order["uid"] is not None:
         stage(order["sources"], order["workspace"])
-        become(order["uid"])
+        become_user(order["uid"])
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     os.execve(bwrap, order["argv"], order["env"])
 

@@ -1,0 +1,44 @@
+"""README.md's Python example, run unchanged; and the files that the front pages name."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import ROOT
+
+from arena.sandboxes import bwrap
+
+PAGES = ("README.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md", "docs/index.md")
+IN_CODE = re.compile(r"`((?:arena|problems|tests|scripts|harnesses)/[\w./-]+)`")
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
+def test_python_example_runs_as_printed(tmp_path: Path):
+    found = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found is not None and len(found[1].splitlines()) == 6
+    # Outside the checkout: an installed arena has no problems/ in the reader's folder either.
+    env = os.environ | {"PYTHONPATH": str(ROOT), "ARENA_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", found[1]], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=570)
+    assert done.returncode == 0, done.stderr
+    played, scored = (line.split() for line in done.stdout.splitlines())
+    assert (tmp_path / "annotations" / f"{played[0]}.yaml").is_file()
+    assert (played[1], scored[0]) == ("passed", "passed")
+    assert 0 < float(scored[1]) <= 1
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_linked_files_exist(page):
+    folder = (ROOT / page).parent
+    links = LINK.findall((ROOT / page).read_text())
+    assert [link for link in links if link and not (folder / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_named_files_exist(page):
+    assert [path for path in IN_CODE.findall((ROOT / page).read_text()) if not (ROOT / path).exists()] == []
