@@ -1,6 +1,6 @@
-"""What there is to run: problems, harnesses with their models, and hardware, each read from its YAML when asked for.
+"""The problems, the harnesses with their models, and the hardware. Each is read from its YAML when it is needed.
 
-A broken file stops only those who ask for it by name, or for all.
+A broken file raises only when it is named, or when all files are read.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from arena.files.documents import read_yaml, unknown
 from arena.schema import Hardware, Harness, Model, Problem, Profile
 
 R = TypeVar("R")
-OURS = ("solutions", "baselines")
-"""Folders of a problem that decide nothing of what is asked."""
+UNDIGESTED = ("solutions", "baselines")
+"""Folders of a problem that change neither the task nor the judging."""
 
 
 class SelectedModel(NamedTuple):
@@ -26,10 +26,10 @@ class SelectedModel(NamedTuple):
 
     harness: Harness
     model_name: str
-    """As cells and annotations know it, such as `oracle` or `cheat/patch_timer`."""
+    """The name in cells and annotations, such as `oracle` or `cheat/patch_timer`."""
     model: Model
     argument: str
-    """What follows the slash when the model is one of a family (`cheat/*`), else empty."""
+    """The part after the slash when the model belongs to a family (`cheat/*`), else empty."""
 
 
 def problem(name: str, folder: Path | None = None) -> Problem:
@@ -38,12 +38,12 @@ def problem(name: str, folder: Path | None = None) -> Problem:
 
 
 def problems(folder: Path | None = None) -> dict[str, Problem]:
-    """All problems by name; every fault of every file in one error."""
+    """All problems by name. One error lists the faults of all files."""
     return _all(_problem_files(folder), lambda name: problem(name, folder))
 
 
 def harness(name: str, folder: Path | None = None) -> Harness:
-    """The harness of that name, with the files that it mounts."""
+    """The harness of that name; the files that it mounts must exist."""
     path = _file("harness", name, _yaml_files(folder or paths.harnesses()))
     found = read_yaml(path, Harness, name=name)
     for inside, file in found.files.items():
@@ -55,7 +55,7 @@ def harness(name: str, folder: Path | None = None) -> Harness:
 
 
 def harnesses(folder: Path | None = None) -> dict[str, Harness]:
-    """All harnesses by name; every fault of every file in one error."""
+    """All harnesses by name. One error lists the faults of all files."""
     return _all(_yaml_files(folder or paths.harnesses()), lambda name: harness(name, folder))
 
 
@@ -65,12 +65,12 @@ def hardware(name: str, folder: Path | None = None) -> Hardware:
 
 
 def hardwares(folder: Path | None = None) -> dict[str, Hardware]:
-    """All hardware by name; every fault of every file in one error."""
+    """All hardware by name. One error lists the faults of all files."""
     return _all(_yaml_files(folder or paths.hardware()), lambda name: hardware(name, folder))
 
 
 def hardware_of(device: str) -> Hardware:
-    """The hardware that reports itself by that name to torch or NVML."""
+    """The hardware of the device that torch or NVML reports under that name."""
     known = hardwares()
     for entry in known.values():
         if device in entry.device_names:
@@ -85,7 +85,7 @@ def hardware_of(device: str) -> Hardware:
 def model(spec: str, folder: Path | None = None) -> SelectedModel:
     """The model of that name (`oracle`), of a family (`cheat/patch_timer`), or of one harness (`builtin/oracle`).
 
-    `harness/route/id` is any model: what its provider calls it, by that route.
+    `harness/route/id` is any model, by its provider's name and that route.
     """
     readable, faults = _readable(_yaml_files(folder or paths.harnesses()), lambda name: harness(name, folder))
     found = [chosen for entry in readable.values() if (chosen := _choose(entry, spec))]
@@ -107,24 +107,24 @@ def model(spec: str, folder: Path | None = None) -> SelectedModel:
 
 
 def problem_digest(name: str, folder: Path | None = None) -> str:
-    """sha256 over the problem's files and the kit: all that decides what is asked and how it is judged, and not what is ours."""
+    """sha256 over the kit and the problem's files that decide the task and the judging, without solutions and baselines."""
     home = _file("problem", name, _problem_files(folder)).parent
-    files = [path for path in home.rglob("*") if path.relative_to(home).parts[0] not in OURS]
+    files = [path for path in home.rglob("*") if path.relative_to(home).parts[0] not in UNDIGESTED]
     return _digest(home.parent, [*files, *(home.parent / "kit").rglob("*")])
 
 
 def solutions(folder: Path, profile: Profile) -> dict[str, Path]:
-    """A problem's solutions for one profile, by name: `oracle_gpu.py` is the oracle on a GPU, and is not there on a CPU."""
+    """A problem's solutions for one profile, by name: `oracle_gpu.py` is the oracle on a GPU, and absent on a CPU."""
     return _for_profile(folder / "solutions", profile)
 
 
 def baselines(folder: Path, profile: Profile) -> dict[str, Path]:
-    """A problem's baselines for one profile, by name, as `solutions`."""
+    """A problem's baselines for one profile, by name, as in `solutions`."""
     return _for_profile(folder / "baselines", profile)
 
 
 def harness_digest(name: str, folder: Path | None = None) -> str:
-    """sha256 over the harness's YAML, the Python beside it of the same name, and the files that it mounts or reads events by."""
+    """sha256 over the harness's YAML, its Python file, and the files that it mounts or reads events with."""
     home, found = folder or paths.harnesses(), harness(name, folder)
     beside = [home / file for file in (*found.files.values(), found.events) if file]
     return _digest(home, [home / f"{name}.yaml", home / f"{name}.py", *beside])
@@ -177,7 +177,7 @@ def _all(names: Iterable[str], read: Callable[[str], R]) -> dict[str, R]:
 
 
 def _digest(root: Path, files: Iterable[Path]) -> str:
-    """Over the sorted names relative to `root`, and the bytes; lengths keep one file's end apart from the next one's name."""
+    """sha256 over the sorted names relative to `root`, and the bytes. Lengths separate a file's end from the next file's name."""
     total = hashlib.sha256()
     for path in sorted({path for path in files if path.is_file() and "__pycache__" not in path.parts}):
         data = path.read_bytes()

@@ -1,9 +1,9 @@
-"""What can go wrong on our side. A submission that fails is a verdict, never one of these.
+"""Errors on arena's side, the user's or the machine's. A submission that fails gets a verdict, never one of these.
 
-ArenaError            the one type whose text is shown to a person as it stands (exit code 2)
-├── UsageError        a name or option that does not exist; the text lists what does
-├── DataError         a file of ours or of the user's that cannot be read; the text says file:line:col
-├── SandboxError      the sandbox cannot be built, or is not proven to isolate
+ArenaError            the one type whose text arena shows to the user (exit code 2)
+├── UsageError        a name or option that does not exist; the text lists the choices
+├── DataError         a file of arena or of the user that cannot be read; the text names file:line:column
+├── SandboxError      the sandbox cannot be built, or fails its isolation test
 └── JudgeError        the judge or the machine failed while scoring; becomes verdict `judge_failed` in a run
 """
 
@@ -21,7 +21,7 @@ class ArenaError(Exception):
     def __init__(self, message: str, faults: Sequence[ArenaError] = ()) -> None:
         super().__init__(message)
         self.faults = tuple(faults)
-        """The single errors where this one stands for several."""
+        """The single errors, when this one stands for several."""
 
 
 class UsageError(ArenaError):
@@ -29,25 +29,25 @@ class UsageError(ArenaError):
 
 
 class DataError(ArenaError):
-    """A YAML or JSON file that does not hold what it should."""
+    """A YAML or JSON file with wrong or unreadable content."""
 
 
 class SandboxError(ArenaError):
-    """The sandbox cannot be built on this machine, or could not be proven empty."""
+    """The sandbox cannot be built on this machine, or fails its isolation test."""
 
 
 class JudgeError(ArenaError):
-    """Scoring failed for a reason that is not the submission's."""
+    """Scoring failed for a reason outside the submission."""
 
 
 class Faults:
-    """Collects the errors of independent steps, so that a person sees all of them at once."""
+    """Collects the errors of independent steps, so that the user sees all at once."""
 
     def __init__(self) -> None:
         self._errors: list[ArenaError] = []
 
     def collect(self, step: Callable[[], T]) -> T | None:
-        """The step's result; None when it raised an ArenaError, which is kept."""
+        """Return the step's result; on an ArenaError keep the error and return None."""
         try:
             return step()
         except ArenaError as error:
@@ -55,7 +55,7 @@ class Faults:
             return None
 
     def raise_all(self) -> None:
-        """Raise the one error that was kept as it is; several as one UsageError that numbers them."""
+        """Raise a single kept error itself, and several as one UsageError that numbers them."""
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:

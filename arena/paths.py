@@ -1,4 +1,4 @@
-"""Where things are: in a checkout (or an editable install of one), and in a plain install. Importing it does nothing."""
+"""Folders of arena: in a checkout (or an editable install of one), and in a plain install. Importing it does nothing."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def checkout() -> Path | None:
-    """The folder of the source tree, when arena runs from one."""
+    """The source tree, when arena runs from one."""
     root = PACKAGE.parent
     return root if (root / "pyproject.toml").is_file() and (root / "problems").is_dir() else None
 
@@ -23,7 +23,7 @@ def harnesses() -> Path:
 
 
 def cli() -> Path:
-    """Where the agents' programs are installed, one folder each: $ARENA_CLI, else the checkout's cache, else the user's data."""
+    """Folder of the installed agent CLIs, one folder each: $ARENA_CLI, else the checkout's cache, else the user's data folder."""
     if chosen := os.environ.get("ARENA_CLI"):
         return Path(chosen).expanduser().resolve()
     if root := checkout():
@@ -38,57 +38,57 @@ def hardware() -> Path:
 
 
 def canary() -> Path:
-    """Folder of a problem that is in no list: so plain that scoring it tells of the machine. The judge alone reads it."""
+    """Folder of the canary, an unlisted problem so plain that a failure is the machine's. Only the judge reads it."""
     return PACKAGE / "doctor" / "canary"
 
 
 def home() -> Path:
-    """Where runs and results go: $ARENA_HOME, else the checkout, else the current directory."""
+    """Folder of runs and results: $ARENA_HOME, else the checkout, else the current directory."""
     chosen = os.environ.get("ARENA_HOME")
     return Path(chosen).expanduser().resolve() if chosen else checkout() or Path.cwd()
 
 
 def workspaces() -> Path:
-    """Folder of the runs, one folder each."""
+    """Folder of the run folders."""
     return home() / "workspaces"
 
 
 def annotations() -> Path:
-    """Folder of the records of all runs: the source of every published number."""
+    """Folder of the annotations, one per run: the source of every published number."""
     return home() / "annotations"
 
 
 def baselines() -> Path:
-    """Folder of what libraries reach, one folder per hardware. Never a score, and nothing that an agent may see."""
+    """Folder of the measured baselines, one folder per hardware. They are never scores, and no agent may see them."""
     return home() / "baselines"
 
 
 def leaderboard() -> Path:
-    """Folder that is rendered from the annotations and the baselines."""
+    """Folder of the leaderboard, rendered from the annotations and the baselines."""
     return home() / "leaderboard"
 
 
 def cache() -> Path:
-    """What may be deleted at any time: measured ceilings and built sandbox parts."""
-    # The XDG specification: a relative path there is invalid and must be ignored.
+    """Folder that may be deleted at any time: measured ceilings and built parts of the sandbox."""
+    # The XDG specification says to ignore a relative path here.
     chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (chosen if chosen.is_absolute() else Path.home() / ".cache") / "arena"
 
 
 def config() -> Path:
-    """The user's own routes and keys."""
+    """Folder of the user's own routes and keys."""
     chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return (chosen if chosen.is_absolute() else Path.home() / ".config") / "arena"
 
 
 def keys() -> Path:
-    """Folder of the keys to models, one file each."""
+    """Folder of the API keys, one file each."""
     chosen = os.environ.get("ARENA_KEYS")
     return Path(chosen).expanduser() if chosen else config() / "keys"
 
 
 def secrets() -> tuple[Path, ...]:
-    """What no sandbox may show, as far as it exists: hidden inputs, solutions, ceilings, other runs, their history, keys."""
+    """Existing paths that no sandbox may show: hidden inputs, solutions, ceilings, other runs, their history, keys."""
     root = checkout()
     history = (root / ".git", root / "tests") if root else ()
     results = (workspaces(), annotations(), baselines(), leaderboard())

@@ -67,7 +67,7 @@ def render() -> None:
 def _play(spec: RunSpec, folder: RunFolder, device_node: int | None, report: Report) -> Session:
     """The session, in a workspace filled for it."""
     profile = spec.hardware.profile
-    prompt = run_folder.fill(
+    prompt = run_folder.fill_workspace(
         folder,
         spec.problem,
         profile,

@@ -1,7 +1,7 @@
-"""Taking a file out of a folder that somebody hostile may own, or still be writing to.
+"""Reads a submission from a folder that a hostile agent owns and may still write to.
 
-A path is never followed twice: every component is opened by descriptor without following links, looked at before it is
-really opened (so that no FIFO blocks and no device is touched), and the very same inode is then read through /proc.
+No path is resolved twice. Every component is opened by descriptor without following links, and inspected before it is opened
+for reading, so that no FIFO blocks and no device is touched. The same inode is then read through /proc.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 SUBMISSION_BYTES = 1 << 20
-"""Largest solution.py that is taken."""
+"""Largest accepted solution.py."""
 KINDS = {stat.S_IFLNK: "symbolic link", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket", stat.S_IFDIR: "directory",
          stat.S_IFCHR: "device", stat.S_IFBLK: "device"}  # fmt: skip
 
-# Letters by their category, blank on the screen: an identifier made of them cannot be seen (Hangul fillers).
+# Hangul fillers: letters by category, but blank on the screen. An identifier made of them is invisible.
 BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")
-# Control and format characters (bidi overrides, zero width, tags) and separators: an editor shows other code than Python runs.
+# Control and format characters (bidi overrides, zero width, tags) and separators make an editor show other code than Python runs.
 INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp"})
 PLAIN_CONTROLS = frozenset("\t\n\r\f")
 
 
-class NoSubmission(Exception):  # noqa: N818  an outcome that a score records, not an error of arena
-    """There is no file to take; `reason` is one sentence for people."""
+class NoSubmission(Exception):  # noqa: N818  an outcome that a score records, not an ArenaError
+    """There is no acceptable file; `reason` is one sentence for people."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -37,27 +37,27 @@ class NoSubmission(Exception):  # noqa: N818  an outcome that a score records, n
 
 @dataclass(frozen=True)
 class Submission:
-    """The bytes of a solution: UTF-8 without a byte order mark, and visible to a reader as Python sees them."""
+    """The bytes of a solution: UTF-8 without a byte order mark, and without characters that a reader cannot see."""
 
     source: bytes
     sha256: str
 
     @property
     def lines(self) -> int:
-        """Lines as an editor counts them; a last line without its newline counts."""
+        """Number of lines; a last line without a newline counts."""
         return self.source.count(b"\n") + (not self.source.endswith(b"\n"))
 
 
 def collect(folder: Path, name: str = "solution.py", cap_bytes: int = SUBMISSION_BYTES) -> Submission:
-    """The submission in `folder`, whatever stands there; raises NoSubmission. Safe while others write in the folder."""
+    """The submission in `folder`, or NoSubmission. Safe while other processes write in the folder."""
     return submission_of(read_regular(folder, name, cap_bytes), name)
 
 
 def submission_of(data: bytes, name: str = "solution.py") -> Submission:
-    """The submission with this source; raises NoSubmission, which calls it `name`."""
+    """The submission with this source, or a NoSubmission that calls it `name`."""
     if len(data) > SUBMISSION_BYTES:
         raise NoSubmission(f"{name} is too large: {len(data)} bytes (at most {SUBMISSION_BYTES})")
-    # Python skips a leading byte order mark; without it every reader of the source, ours and Python's, sees the same characters.
+    # Python skips a leading byte order mark. Without it the judge and Python read the same characters.
     source = data.removeprefix(b"\xef\xbb\xbf")
     try:
         text = source.decode("utf-8")
@@ -65,57 +65,57 @@ def submission_of(data: bytes, name: str = "solution.py") -> Submission:
         raise NoSubmission(f"{name} is not UTF-8 text: byte {error.start} ({error.reason})") from None
     if not text.strip():
         raise NoSubmission(f"{name} is empty")
-    _refuse_invisible(name, text)
-    _refuse_other_encoding(name, source)
+    _reject_invisible(name, text)
+    _reject_other_encoding(name, source)
     return Submission(source, hashlib.sha256(source).hexdigest())
 
 
 def read_regular(folder: Path, relative: str, cap_bytes: int) -> bytes:
-    """The bytes of a regular file inside `folder`, no link followed on the way; raises NoSubmission."""
+    """The bytes of a regular file inside `folder`, without following any link; raises NoSubmission."""
     parts = PurePosixPath(relative).parts
     if not parts or relative.startswith("/") or ".." in parts or "\0" in relative:
         raise NoSubmission(f"{relative!r} is not a path inside the folder")
     try:
-        held = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
         for part in parts:
             try:
-                inner = os.open(part, os.O_PATH | os.O_NOFOLLOW, dir_fd=held)
+                inner = os.open(part, os.O_PATH | os.O_NOFOLLOW, dir_fd=descriptor)
             finally:
-                os.close(held)
-            held = inner
+                os.close(descriptor)
+            descriptor = inner
     except FileNotFoundError:
         raise NoSubmission(f"there is no {relative}") from None
     except NotADirectoryError:
-        raise NoSubmission(f"the way to {relative} leads through something that is not a folder") from None
+        raise NoSubmission(f"the path {relative} leads through something that is not a folder") from None
     except OSError as error:
         raise NoSubmission(f"{relative} cannot be opened: {error.strerror}") from None
     try:
-        _refuse_irregular(relative, os.fstat(held), cap_bytes)
-        return _read(relative, held, cap_bytes)
+        _reject_irregular(relative, os.fstat(descriptor), cap_bytes)
+        return _read(relative, descriptor, cap_bytes)
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
-def _refuse_irregular(name: str, found: os.stat_result, cap_bytes: int) -> None:
-    kind = stat.S_IFMT(found.st_mode)
+def _reject_irregular(name: str, status: os.stat_result, cap_bytes: int) -> None:
+    kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
         raise NoSubmission(f"{name} is a {KINDS.get(kind, 'special file')}; arena takes regular files only")
-    # A second name may stand for a file outside the folder (a hard link needs no right to read), or keep it writable afterwards.
-    if found.st_nlink > 1:
-        raise NoSubmission(f"{name} has {found.st_nlink} hard links; arena takes files with one name only")
-    if found.st_size > cap_bytes:
-        raise NoSubmission(f"{name} is too large: {found.st_size} bytes (at most {cap_bytes})")
+    # A second name can belong to a file outside the folder (a hard link needs no read permission), or keep the file writable.
+    if status.st_nlink > 1:
+        raise NoSubmission(f"{name} has {status.st_nlink} hard links; arena takes files with one name only")
+    if status.st_size > cap_bytes:
+        raise NoSubmission(f"{name} is too large: {status.st_size} bytes (at most {cap_bytes})")
 
 
-def _read(name: str, held: int, cap_bytes: int) -> bytes:
+def _read(name: str, descriptor: int, cap_bytes: int) -> bytes:
     try:
-        # Without waiting: whoever writes in the folder may hold a lease on the file, for which an open waits up to 45 s.
-        reading = os.open(f"/proc/self/fd/{held}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(reading, "rb", buffering=0) as file:
+        # O_NONBLOCK: another process may hold a lease on the file, and an open would wait for it up to 45 s.
+        file_descriptor = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(file_descriptor, "rb", buffering=0) as file:
             before = os.fstat(file.fileno())
             data = b""
-            while len(data) <= cap_bytes and (piece := file.read(cap_bytes + 1 - len(data))):
-                data += piece
+            while len(data) <= cap_bytes and (chunk := file.read(cap_bytes + 1 - len(data))):
+                data += chunk
             after = os.fstat(file.fileno())
     except OSError as error:
         raise NoSubmission(f"{name} cannot be read: {error.strerror}") from None
@@ -126,7 +126,7 @@ def _read(name: str, held: int, cap_bytes: int) -> bytes:
     return data
 
 
-def _refuse_invisible(name: str, text: str) -> None:
+def _reject_invisible(name: str, text: str) -> None:
     for index, character in enumerate(text):
         if (character.isascii() and character.isprintable()) or character in PLAIN_CONTROLS:
             continue
@@ -136,8 +136,8 @@ def _refuse_invisible(name: str, text: str) -> None:
             raise NoSubmission(f"{name}:{line} holds U+{ord(character):04X} ({title}), which a reader cannot see; remove it")
 
 
-def _refuse_other_encoding(name: str, source: bytes) -> None:
-    """A coding line other than UTF-8 would make Python run other characters than those that were checked."""
+def _reject_other_encoding(name: str, source: bytes) -> None:
+    """With a coding line other than UTF-8, Python would run other characters than those that arena checked."""
     lines = io.BytesIO(source.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
     try:
         encoding, _ = tokenize.detect_encoding(lines.readline)

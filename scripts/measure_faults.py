@@ -178,7 +178,7 @@ def ended(root: Path, count: int) -> list[str]:
             arena.kill()
         time.sleep(LEFT_S)
         faults += [f"{name}, killed after {moment_s:.2f} s: {fault}" for fault in left_behind()]
-    states = [entry.state for entry in run_folder.runs(root)]
+    states = [entry.state for entry in run_folder.list_runs(root)]
     return [
         f"{count} kills, {len(states)} runs, of which interrupted: {states.count('interrupted')}",
         f"left: {faults or 'nothing'}",

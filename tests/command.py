@@ -1,4 +1,4 @@
-"""The `arena` command as a process of its own, run from a copy of the source tree that a test may add to or break."""
+"""The `arena` command as a real process, started from a copy of the source tree that a test may change."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import yaml
+
+from arena.sandboxes import bwrap
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDS = ("arena", "problems", "harnesses", "pyproject.toml")
+RUN = ("run", "--problem", "paged_attention", "--hardware", "cpu")
 ONE_SHAPE = "    - {B: 4, Hq: 8, Hkv: 2, D: 64, mean_len: 300, page: 16}\n"
+needs_sandbox = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
 class Done(NamedTuple):

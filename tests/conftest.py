@@ -4,6 +4,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from command import Arena, copy
 
 from arena.sandboxes import Sandbox
 
@@ -27,3 +28,15 @@ def sandbox() -> Sandbox:
     if reason := bwrap.missing():
         pytest.skip(reason)
     return bwrap
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Arena:
+    """A copy of the tree for tests that change nothing."""
+    return copy(tmp_path_factory.mktemp("shared"))
+
+
+@pytest.fixture
+def arena(tmp_path: Path) -> Arena:
+    """A copy of the tree that one test may change."""
+    return copy(tmp_path)

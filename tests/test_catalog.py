@@ -50,7 +50,7 @@ def harnesses(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in paths.problems().glob("*/problem.yaml")))
-def test_shipped_problem(name):
+def test_shipped_problem_is_valid(name):
     problem = catalog.problem(name)
     assert problem.name == name
     assert set(problem.shapes) == {"cpu", "gpu"}
@@ -58,7 +58,7 @@ def test_shipped_problem(name):
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in paths.harnesses().glob("*.yaml")))
-def test_shipped_harness(name):
+def test_shipped_harness_is_valid(name):
     harness = catalog.harness(name)
     assert harness.name == name
     assert len(catalog.harness_digest(name)) == 64
@@ -66,7 +66,7 @@ def test_shipped_harness(name):
         assert catalog.model(f"{name}/{model.replace('*', 'x')}").harness == harness
 
 
-def test_unknown_names_list_what_exists(problems, harnesses):
+def test_unknown_names_list_the_choices(problems, harnesses):
     with pytest.raises(UsageError) as caught:
         catalog.problem("ad_scaled", problems)
     assert str(caught.value) == "unknown problem 'ad_scaled': did you mean 'add_scaled'? (known: add_scaled, add)"
@@ -81,7 +81,7 @@ def test_unknown_names_list_what_exists(problems, harnesses):
         catalog.model("smal", harnesses)
 
 
-def test_a_broken_problem_stops_only_its_own_users(problems):
+def test_broken_problem_stops_only_its_own_users(problems):
     (problems / "bad").mkdir()
     (problems / "bad" / "problem.yaml").write_text("title: [")
     (problems / "worse").mkdir()
@@ -96,7 +96,7 @@ def test_a_broken_problem_stops_only_its_own_users(problems):
     assert second.endswith("worse/problem.yaml:2:10: version: should be greater than or equal to 1 (got 0)")
 
 
-def test_models_are_found_by_name_by_family_and_within_a_harness(harnesses):
+def test_models_are_found_by_name_family_and_harness(harnesses):
     large = catalog.model("large", harnesses)
     assert (large.harness.name, large.model_name, large.model.effort, large.argument) == ("two", "large", "high", "")
     cheat = catalog.model("cheat/patch_timer", harnesses)
@@ -110,30 +110,30 @@ def test_models_are_found_by_name_by_family_and_within_a_harness(harnesses):
 
 
 @pytest.mark.parametrize("spec", ["cheat/../../etc", "cheat/a/b", "cheat/.hidden", "cheat/a b"])
-def test_a_family_takes_names_only(harnesses, spec):
+def test_family_takes_names_only(harnesses, spec):
     with pytest.raises(UsageError, match="is not a name"):
         catalog.model(spec, harnesses)
 
 
 @pytest.mark.parametrize("spec", ["cheat/*", "cheat/", "cheat", "one", "one/", "two/small", "three/small"])
-def test_these_are_no_models(harnesses, spec):
+def test_non_models_are_rejected(harnesses, spec):
     with pytest.raises(UsageError, match="unknown model"):
         catalog.model(spec, harnesses)
 
 
-def test_a_model_of_two_harnesses_must_be_spelled_out(harnesses):
+def test_model_of_two_harnesses_needs_its_harness(harnesses):
     with pytest.raises(UsageError, match="'shared' is in several harnesses: write one/shared or two/shared"):
         catalog.model("shared", harnesses)
 
 
-def test_a_broken_harness_is_named_only_when_the_model_is_not_elsewhere(harnesses):
+def test_broken_harness_is_named_for_missing_models(harnesses):
     (harnesses / "two.yaml").write_text("title: [")
     assert catalog.model("small", harnesses).harness.name == "one"
     with pytest.raises(UsageError, match=r"unknown model 'large'(.|\n)*not searched, because it is broken: .*two\.yaml:"):
         catalog.model("large", harnesses)
 
 
-def test_a_harness_needs_the_files_it_mounts(harnesses):
+def test_harness_needs_the_files_it_mounts(harnesses):
     (harnesses / "three.yaml").write_text(HARNESS + "  m: {}\nfiles: {/opt/run.py: run.py}\n")
     with pytest.raises(DataError, match=r"three\.yaml: files\./opt/run\.py: there is no file 'run\.py' beside it"):
         catalog.harness("three", harnesses)
@@ -143,7 +143,7 @@ def test_a_harness_needs_the_files_it_mounts(harnesses):
     assert catalog.harness_digest("three", harnesses) != before
 
 
-def test_hardware_is_found_by_what_the_device_calls_itself():
+def test_hardware_is_found_by_device_name():
     assert catalog.hardware_of("NVIDIA H100 80GB HBM3").name == "h100-sxm"
     with pytest.raises(
         UsageError, match=r"no hardware file lists the device 'NVIDIA H100': .*, or choose --hardware cpu \(known: .*NVIDIA H200"
@@ -151,7 +151,7 @@ def test_hardware_is_found_by_what_the_device_calls_itself():
         catalog.hardware_of("NVIDIA H100")
 
 
-def test_the_digest_covers_what_is_asked_and_how_it_is_judged(problems):
+def test_digest_covers_the_task_and_the_judging(problems):
     first = catalog.problem_digest("add", problems)
     for unseen in ("add/solutions/oracle.py", "add/__pycache__/reference.pyc", "add_scaled/reference.py"):
         (problems / unseen).parent.mkdir(exist_ok=True)

@@ -25,7 +25,7 @@ def report(tree: Path, cwd: Path, **env: str) -> list[str]:
     """What arena says of its places when it is imported from `tree`."""
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tree)!r})\n" + REPORT.format(cwd=str(cwd))]
     return subprocess.run(
-        command, env={"HOME": "/home/somebody", **env}, check=True, capture_output=True, text=True
+        command, env={"HOME": "/home/user", **env}, check=True, capture_output=True, text=True
     ).stdout.splitlines()
 
 
@@ -45,16 +45,16 @@ def expected(request) -> str:
     return " ".join(shipped)
 
 
-def test_in_a_checkout(request, tmp_path, expected):
+def test_paths_in_a_checkout(request, tmp_path, expected):
     root = Path(request.config.rootpath)
     checkout, home, cache, workspaces, found, secrets = report(root, tmp_path)
     assert (checkout, home, workspaces) == (str(root), str(root), f"{root}/workspaces")
-    assert cache == "/home/somebody/.cache/arena"
+    assert cache == "/home/user/.cache/arena"
     assert found == expected
     assert {f"{root}/arena", f"{root}/problems", f"{root}/harnesses", f"{root}/tests"} <= set(secrets.split())
 
 
-def test_the_environment_moves_results_and_cache(request, tmp_path):
+def test_environment_moves_results_and_cache(request, tmp_path):
     root = Path(request.config.rootpath)
     (tmp_path / "runs" / "workspaces").mkdir(parents=True)
     (tmp_path / "runs" / "baselines").mkdir()
@@ -64,7 +64,7 @@ def test_the_environment_moves_results_and_cache(request, tmp_path):
     )
     assert (home, workspaces) == (f"{tmp_path}/runs", f"{tmp_path}/runs/workspaces")
     assert {cache, workspaces, f"{tmp_path}/runs/baselines"} <= set(secrets.split())
-    assert report(root, tmp_path, XDG_CACHE_HOME="relative")[2] == "/home/somebody/.cache/arena"
+    assert report(root, tmp_path, XDG_CACHE_HOME="relative")[2] == "/home/user/.cache/arena"
 
 
 def test_secrets_exist_and_hold_the_hidden_files():
@@ -82,7 +82,7 @@ def source(request, tmp_path) -> Path:
     return shutil.copytree(request.config.rootpath, tmp_path / "source", ignore=kept)
 
 
-def test_a_plain_install_finds_its_data(request, source, tmp_path, expected):
+def test_plain_install_finds_its_data(request, source, tmp_path, expected):
     root, site, cwd = Path(request.config.rootpath), tmp_path / "site", tmp_path / "elsewhere"
     cwd.mkdir()
     pip = [
@@ -110,8 +110,8 @@ def test_a_plain_install_finds_its_data(request, source, tmp_path, expected):
     assert not [path for path in ours if not (site / path).is_file()]
 
 
-def test_an_editable_install_copies_nothing(source, tmp_path):
-    # What lies in site-packages is visible in every sandbox, so the hidden inputs must not be copied there.
+def test_editable_install_copies_nothing(source, tmp_path):
+    # Every sandbox can read site-packages, so the build must not copy the hidden inputs there.
     build = "import hatchling.build, sys; print(hatchling.build.build_editable(sys.argv[1]))"
     done = subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

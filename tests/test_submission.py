@@ -84,7 +84,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.timeout(10)
-def test_refused(case: str, tmp_path: Path) -> None:
+def test_unacceptable_files_are_rejected(case: str, tmp_path: Path) -> None:
     make, words = REFUSED[case]
     folder = tmp_path / "work"
     folder.mkdir()
@@ -102,7 +102,7 @@ def test_devices_are_not_opened(kind: int, tmp_path: Path) -> None:
         collect(tmp_path)
 
 
-def test_unreadable(tmp_path: Path) -> None:
+def test_unreadable_files_are_rejected(tmp_path: Path) -> None:
     put(tmp_path, "x = 1\n").chmod(0)
     if os.geteuid() == 0:  # root reads all
         assert collect(tmp_path).source == b"x = 1\n"
@@ -112,7 +112,7 @@ def test_unreadable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["x = 'é'\n", "# coding: utf-8\nx = 1", "x = 1\r\n\fy = '⚠️ 漢字'\t\n", "#" * (1 << 20)])
-def test_taken_as_it_is(text: str, tmp_path: Path) -> None:
+def test_valid_source_is_taken_unchanged(text: str, tmp_path: Path) -> None:
     put(tmp_path, text)
     taken = collect(tmp_path)
     assert taken.source == text.encode()
@@ -126,14 +126,14 @@ def test_byte_order_mark_is_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../outside.py", "/etc/passwd", "a/../../outside.py", "a\0b"])
-def test_names_stay_inside(name: str, tmp_path: Path) -> None:
+def test_paths_outside_the_folder_are_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / "outside.py").write_text(CANARY)
     (tmp_path / "work").mkdir()
     with pytest.raises(NoSubmission):
         collect(tmp_path / "work", name)
 
 
-def test_no_link_on_the_way(tmp_path: Path) -> None:
+def test_links_in_a_path_are_not_followed(tmp_path: Path) -> None:
     work, outside = tmp_path / "work", tmp_path / "outside"
     (work / "real").mkdir(parents=True)
     outside.mkdir()
@@ -147,7 +147,7 @@ def test_no_link_on_the_way(tmp_path: Path) -> None:
             read_regular(folder, path, 100)
 
 
-def test_growing_file_is_not_taken(tmp_path: Path) -> None:
+def test_growing_file_is_rejected(tmp_path: Path) -> None:
     """Whatever is accepted while a writer appends is a whole number of its records, and never past the cap."""
     stop = threading.Event()
 

@@ -9,7 +9,7 @@ from arena.agents.snapshots import stored
 from arena.catalog import SelectedModel, solutions
 from arena.errors import DataError, UsageError
 from arena.files.documents import unknown
-from arena.results.run_folder import runs
+from arena.results.run_folder import list_runs
 from arena.schema import Profile
 
 Step = dict[str, object]
@@ -46,7 +46,7 @@ def _solution(plays: str, selected: SelectedModel, problem_folder: Path, profile
 
 def _stored_steps(run_id: str, workspaces: Path) -> list[Step]:
     """The stored file writes on their own time scale, shifted so that the first comes at once."""
-    snapshots = {state.run.run_id: stored(state.run.snapshots) for state in runs(workspaces)}
+    snapshots = {state.run.run_id: stored(state.run.snapshots) for state in list_runs(workspaces)}
     playable = {name: found for name, found in snapshots.items() if found}
     if run_id not in playable:
         raise UsageError(unknown("run with stored file writes", run_id, playable))

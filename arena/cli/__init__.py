@@ -1,7 +1,7 @@
-"""The `arena` command. Data goes to stdout, everything for people to stderr.
+"""The `arena` command, one module per subcommand. Data goes to stdout, everything for people to stderr.
 
-Exit codes: 0 done and scored, whatever the verdict; 1 some cell failed for our own or the machine's reason;
-2 wrong usage or environment; 130 interrupted, and what was running is listed as such by `arena list runs`.
+Exit codes: 0 success, whatever the verdict; 1 the judge or the machine failed, or a check of a problem failed;
+2 wrong usage or environment; 130 interrupted (`arena list runs` lists the interrupted run).
 """
 
 from __future__ import annotations
@@ -12,21 +12,34 @@ import sys
 import rich_click as click
 
 from arena import __version__
-from arena.cli import baseline, check, doctor, install, run, sandbox, schema, score, show
-from arena.cli import list as listing
+from arena.cli import (
+    annotate,
+    baseline,
+    calibrate,
+    check,
+    doctor,
+    install,
+    leaderboard,
+    run,
+    sandbox,
+    schema,
+    score,
+    show,
+)
+from arena.cli import list as list_
 from arena.cli.console import people, safe
 from arena.errors import ArenaError, UsageError
 from arena.files.documents import unknown
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
-DENIED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
-"""Errors about a named file that tell of the machine. Any other error of the system is a bug and shows its traceback."""
-NEEDED = {"torch": "`pip install torch`", "cuda": "install a build of torch for CUDA, which brings it"}
-"""Packages that only the judge uses, so that arena can be installed without them."""
+FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
+NO_ACCESS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
+"""Errors on a named file that the machine causes. Any other OSError is a bug and shows its traceback."""
+JUDGE_PACKAGES = {"torch": "`pip install torch`", "cuda": "install a build of torch for CUDA, which brings it"}
+"""Packages that only the judge needs, and how to install them."""
 
 
 class Commands(click.RichGroup):
-    """A group that answers an unknown command with those that exist, the nearest first."""
+    """A group that answers an unknown command with a list of all commands, the nearest first."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first argument names."""
@@ -38,15 +51,28 @@ class Commands(click.RichGroup):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="arena")
 def cli() -> None:
-    """Run coding agents on GPU-kernel problems in a sealed sandbox, and score what they leave so that it cannot be forged.
+    """Run coding agents on GPU-kernel problems in a sealed sandbox, and score the kernel they leave. No agent can forge a score.
 
-    Try `arena run --problem paged_attention`: the built-in oracle, no key needed.
+    Try `arena run --problem paged_attention`: it runs the built-in oracle and needs no key.
     """
 
 
-for module in (run, score, check, baseline, sandbox, listing, show, doctor, install, schema):
-    for command in module.COMMANDS:
-        cli.add_command(command)
+for command in (
+    annotate.annotate,
+    baseline.baseline_,
+    calibrate.calibrate,
+    check.check,
+    doctor.doctor,
+    install.install,
+    leaderboard.leaderboard_,
+    list_.list_,
+    run.run,
+    sandbox.sandbox,
+    schema.schema,
+    score.score,
+    show.show,
+):
+    cli.add_command(command)
 
 
 def main() -> None:
@@ -54,24 +80,24 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False, prog_name="arena")
     except ArenaError as error:
-        code = _refuse(safe(error))
+        code = _report(safe(error))
     except click.UsageError as error:
-        said = " ".join(error.format_message().split())
-        code = _refuse(f"{safe(said)} (`{error.ctx.command_path if error.ctx else 'arena'} -h` shows how)")
+        message = " ".join(error.format_message().split())
+        code = _report(f"{safe(message)} (`{error.ctx.command_path if error.ctx else 'arena'} -h` shows how)")
     except OSError as error:
-        if error.errno not in FULL and not (error.errno in DENIED and error.filename):
+        if error.errno not in FULL_DISK and not (error.errno in NO_ACCESS and error.filename):
             raise
-        code = _refuse(safe(f"{error.filename or 'cannot write'}: {error.strerror}"))
+        code = _report(safe(f"{error.filename or 'cannot write'}: {error.strerror}"))
     except ModuleNotFoundError as error:
-        if (name := (error.name or "").partition(".")[0]) not in NEEDED:
+        if (name := (error.name or "").partition(".")[0]) not in JUDGE_PACKAGES:
             raise
-        code = _refuse(f"the judge needs the package {name}, which is not installed: {NEEDED[name]}")
+        code = _report(f"the judge needs the package {name}, which is not installed: {JUDGE_PACKAGES[name]}")
     except (KeyboardInterrupt, click.Abort):
         people.print("arena: interrupted; `arena list runs` shows what was left", soft_wrap=True)
         code = 130
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _refuse(markup: str) -> int:
+def _report(markup: str) -> int:
     people.print(f"[bold red]arena:[/] {markup}", soft_wrap=True)
     return 2

@@ -63,6 +63,3 @@ def _show(line: BaselineLine) -> None:
     speed_only = ", speed only" if line.fraction is not None and line.verdict != "passed" else ""
     said = f": {line.message}" if line.message else ""
     tell(f"  {safe(line.name):12} {number:7} {where}{speed_only}  {safe(line.title + said)}")
-
-
-COMMANDS = (baseline_,)

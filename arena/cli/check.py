@@ -52,6 +52,3 @@ def check(
     tell(f"[red]{failed} of the checks failed[/]" if failed else "[green]every check passed[/]")
     if failed:
         context.exit(1)
-
-
-COMMANDS = (check,)

@@ -1,4 +1,4 @@
-"""`arena doctor`: is this machine fit to run agents and to score what they leave?"""
+"""`arena doctor`: check that this machine can run agents and score what they leave."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import rich_click as click
 from arena import catalog
 from arena.agents.select import select_model
 from arena.cli import options
-from arena.cli.console import data, safe, tell
-from arena.cli.display import Display
+from arena.cli.console import Display, data, safe, tell
 from arena.doctor import Check
 from arena.doctor.found import inspect_machine
 from arena.doctor.gpu import Gpu, gpus
@@ -26,13 +25,13 @@ from arena.system import machine
 
 MARKS = {"ok": "[green]ok     [/]", "missing": "[bold red]missing[/]", "note": "[yellow]note   [/]"}
 WIDTH = 18
-"""Of the longest name, `canary load_inline`."""
+"""Length of the longest name, `canary load_inline`."""
 
 
 @click.command()
-@click.option("--score", "scoring", is_flag=True, help="Also score canary kernels here, end to end.")
-@click.option("--model", "-m", metavar="M", help="Also try this model: program, key, a request, a task in the sandbox.")
-@click.option("--effort", metavar="E", help="With --model: this effort instead of its own.")
+@click.option("--score", "scoring", is_flag=True, help="Score canary kernels on this machine, end to end.")
+@click.option("--model", "-m", metavar="M", help="Try this model: its CLI, its key, a request, a task in the sandbox.")
+@click.option("--effort", metavar="E", help="With --model: ask for this effort instead of the one in its harness.")
 @options.provider
 @options.gpu
 @options.sandbox
@@ -49,37 +48,37 @@ def doctor(
     sandbox_name: str,
     as_json: bool,
 ) -> None:
-    """Check that this machine can run agents and score what they leave, and say what to do where it cannot."""
+    """Check that this machine can run agents and score what they leave. Report how to repair what is missing."""
     checks = []
     selected = select_model(model, effort=effort, providers=provider, unpinned=unpinned) if model else None
-    tried = _model(selected, sandbox_name) if selected else ()
-    for check in itertools.chain(_checks(sandbox_name, scoring, gpu), tried):
+    model_checks = _model(selected, sandbox_name) if selected else ()
+    for check in itertools.chain(_checks(sandbox_name, scoring, gpu), model_checks):
         checks.append(check)
         if not as_json:
             tell(f"{MARKS[check.state]} {check.name:{WIDTH}} {safe(check.detail)}")
     if as_json:
         data([check._asdict() for check in checks])
     elif not scoring and model is None:
-        tell("`arena doctor --score` also scores canary kernels here, through the real sandbox and judge")
+        tell("`arena doctor --score` also scores canary kernels on this machine, through the real sandbox and judge")
     if any(check.state == "missing" for check in checks):
         context.exit(2)
 
 
 def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
     yield Check("machine", "ok", machine.describe())
-    sandbox, torch = _tried("sandbox", lambda: _sandbox(sandbox_name)), _torch()
+    sandbox, torch = _check("sandbox", lambda: _sandbox(sandbox_name)), _torch()
     yield sandbox
     yield _docker()
-    yield _tried("catalogue", _catalogue)
+    yield _check("catalogue", _catalogue)
     yield torch
     compiler = shutil.which("cc")
-    install = "no cc: install gcc, which the C solutions of hardware cpu need"
+    install = "no cc: install gcc, which C solutions on hardware cpu need"
     yield Check("compiler", "ok" if compiler else "missing", compiler or install)
     found = inspect_machine()
     yield from checks_of(found)
-    yield _tried("home", lambda: f"{home()} (workspaces, annotations and leaderboard; $ARENA_HOME moves them)")
-    if scoring and (without := [check.name for check in (sandbox, torch) if check.state == "missing"]):
-        yield Check("canary", "missing", f"nothing can be scored without {' and '.join(without)}")
+    yield _check("home", lambda: f"{home()} (workspaces, annotations and leaderboard; $ARENA_HOME moves them)")
+    if scoring and (absent := [check.name for check in (sandbox, torch) if check.state == "missing"]):
+        yield Check("canary", "missing", f"nothing can be scored without {' and '.join(absent)}")
     elif scoring:
         yield from _canaries(sandbox_name, gpus(found), gpu)
 
@@ -92,12 +91,12 @@ def _model(selected: catalog.SelectedModel, sandbox_name: str) -> Iterator[Check
     yield from found
 
 
-def _canaries(sandbox_name: str, there: list[Gpu], number: int) -> Iterator[Check]:
-    """Scored on GPU `number` where it can be used, else on the processor."""
-    if number and number >= len(there):
-        raise UsageError(f"there is no GPU {number}: {len(there)} were found, counted from 0")
-    on = there[number] if there else None
-    hardware = on.hardware if on and on.usable and on.hardware else catalog.hardware("cpu")
+def _canaries(sandbox_name: str, found: list[Gpu], number: int) -> Iterator[Check]:
+    """Score the canaries on GPU `number` if it is usable, else on the CPU."""
+    if number and number >= len(found):
+        raise UsageError(f"there is no GPU {number}: {len(found)} were found, counted from 0")
+    chosen = found[number] if found else None
+    hardware = chosen.hardware if chosen and chosen.usable and chosen.hardware else catalog.hardware("cpu")
     sandbox = backend(sandbox_name)
     from arena.doctor import canaries
 
@@ -107,24 +106,24 @@ def _canaries(sandbox_name: str, there: list[Gpu], number: int) -> Iterator[Chec
         yield check
 
 
-def _tried(name: str, look: Callable[[], str]) -> Check:
+def _check(name: str, describe: Callable[[], str]) -> Check:
     try:
-        return Check(name, "ok", look())
+        return Check(name, "ok", describe())
     except ArenaError as error:
         return Check(name, "missing", str(error))
 
 
 def _sandbox(name: str) -> str:
     backend(name)
-    return f"{name}: builds, and a program inside finds it shut (privileges, filter, namespaces, network, planted lures)"
+    return f"{name}: it starts, and a program inside finds it sealed (privileges, filter, namespaces, network, planted lures)"
 
 
 def _docker() -> Check:
-    """The other backend's engine; nobody needs it."""
+    """The engine of the other, optional backend."""
     try:
-        return Check("docker", "ok", f"{docker.describe()}: --sandbox docker can be tried with `arena doctor --sandbox docker`")
+        return Check("docker", "ok", f"{docker.describe()}: test it with `arena doctor --sandbox docker`")
     except SandboxError as error:
-        return Check("docker", "note", f"not needed, and not to be had: {' '.join(str(error).split())}")
+        return Check("docker", "note", f"optional, and not available: {' '.join(str(error).split())}")
 
 
 def _catalogue() -> str:
@@ -136,7 +135,4 @@ def _torch() -> Check:
     try:
         return Check("torch", "ok", importlib.metadata.version("torch"))
     except importlib.metadata.PackageNotFoundError:
-        return Check("torch", "missing", "not installed, and the judge needs it: pip install torch")
-
-
-COMMANDS = (doctor,)
+        return Check("torch", "missing", "not installed, and the judge needs it: `pip install torch`")

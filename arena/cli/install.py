@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import rich_click as click
 
 from arena import catalog
@@ -15,9 +17,9 @@ from arena.files.documents import unknown
 @click.argument("names", nargs=-1, metavar="[HARNESS]...")
 @click.option("--all", "everything", is_flag=True, help="Install every agent CLI (about 1.4 GB).")
 def install(names: tuple[str, ...], everything: bool) -> None:
-    """Install agent CLIs from npm, each into a folder of its own, in the version that arena was tried with.
+    """Install agent CLIs from npm, each into its own folder, in the version that arena was tested with.
 
-    HARNESS is one of `arena list harnesses`. What is already there in that version is left alone.
+    HARNESS is one of `arena list harnesses`. A CLI that is installed in that version is kept.
     """
     harnesses = {name: harness for name, harness in catalog.harnesses().items() if harness.cli}
     if bool(names) == everything:
@@ -29,10 +31,7 @@ def install(names: tuple[str, ...], everything: bool) -> None:
     for name in names or harnesses:
         harness = harnesses[name]
         tell(f"{safe(harness.title)}: installing into {safe(installer.folder(name))}")
-        new = faults.collect(lambda harness=harness: installer.install(harness))  # type: ignore[misc]
+        new = faults.collect(partial(installer.install, harness))
         if new is not None:
             tell(f"{safe(harness.title)}: {'installed' if new else 'was installed already'}")
     faults.raise_all()
-
-
-COMMANDS = (install,)

@@ -1,4 +1,4 @@
-"""`arena list`: what there is to run, and what was run."""
+"""`arena list`: the catalogue, the routes and the runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -65,8 +65,8 @@ def _hardware() -> Rows:
 
 
 def _runs() -> Rows:
-    """The runs made here, and those of which only the annotation came here, as in a fresh clone."""
-    states: dict[str, str] = {entry.run.run_id: entry.state for entry in run_folder.runs(paths.workspaces())}
+    """The runs of this machine, and those known only by their annotation, as in a fresh clone."""
+    states: dict[str, str] = {entry.run.run_id: entry.state for entry in run_folder.list_runs(paths.workspaces())}
     annotated = {path.stem: path for path in paths.annotations().glob("*.yaml")}
     rows = []
     for run_id in sorted(states.keys() | annotated.keys()):
@@ -96,7 +96,7 @@ LISTS: dict[str, Callable[[], Rows]] = {
 @click.argument("what", metavar="WHAT", type=click.Choice(list(LISTS)))
 @options.as_json
 def list_(what: str, as_json: bool) -> None:
-    """List the problems, models, harnesses, routes, hardware or runs there are."""
+    """List the problems, models, harnesses, routes, hardware or runs."""
     rows = LISTS[what]()
     if as_json:
         data(rows)
@@ -117,6 +117,3 @@ def _cell(key: str, value: object) -> str:
     if key == "verdict" and value:
         return verdict(str(value))
     return "" if value is None else safe(value)
-
-
-COMMANDS = (list_,)

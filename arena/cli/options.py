@@ -1,4 +1,4 @@
-"""Options that several commands share, read the same way everywhere."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -14,68 +14,93 @@ from arena.gateway.config import Caps
 from arena.schema import Hardware
 
 problem = click.option(
-    "--problem", "-p", "problem_name", required=True, metavar="P", help="A folder under problems/ (`arena list problems`)."
+    "--problem", "-p", "problem_name", required=True, metavar="P", help="Choose the problem (`arena list problems`)."
 )
 hardware = click.option(
     "--hardware",
     "hardware_name",
     metavar="H",
-    help="What to measure on (`arena list hardware`); without it the GPU that is here, or else `cpu`.",
+    help="Choose the hardware (`arena list hardware`). Default: this machine's GPU, or `cpu` without one.",
 )
-gpu = click.option("--gpu", default=0, show_default=True, type=click.IntRange(0), metavar="N", help="Which GPU, as CUDA counts.")
-sandbox = click.option("--sandbox", "sandbox_name", default="bwrap", show_default=True, metavar="S", help="bwrap or docker.")
+gpu = click.option(
+    "--gpu", default=0, show_default=True, type=click.IntRange(0), metavar="N", help="Use the GPU with this CUDA index."
+)
+sandbox = click.option(
+    "--sandbox",
+    "sandbox_name",
+    default="bwrap",
+    show_default=True,
+    metavar="S",
+    help="Choose the sandbox backend: bwrap or docker.",
+)
 _network = click.option(
     "--network",
     "mode",
     default="none",
     show_default=True,
     type=click.Choice(get_args(network_.Mode)),
-    help="What the agent may reach besides its model: nothing, the hosts of --allow, or (unsealed!) what this machine can.",
+    help="Set what the agent can reach besides its model: nothing, the hosts of --allow, or (unsealed!) all that its host can.",
 )
-_allow = click.option("--allow", multiple=True, metavar="HOST", help="With --network allow: name, *.name or name:port (443).")
+_allow = click.option(
+    "--allow",
+    multiple=True,
+    metavar="HOST",
+    help="With --network allow: allow this host (name, *.name or name:port; the default port is 443).",
+)
 _allow_private = click.option(
-    "--allow-private", is_flag=True, help="Allowed names may resolve to private addresses, as a company's mirror does."
+    "--allow-private", is_flag=True, help="Let allowed names resolve to private addresses, such as a company's mirror."
 )
-_provider = click.option("--provider", multiple=True, metavar="P", help="Who may answer, by a route that is a broker; in order.")
-_unpinned = click.option("--unpinned", is_flag=True, help="Let a broker choose who answers: shown on the leaderboard.")
-_requests = click.option("--max-requests", default=2000, show_default=True, type=click.IntRange(1), help="To the model, per run.")
-_tokens = click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Of all kinds together, per run.")
-_cost = click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Per run, as far as it is known.")
+_provider = click.option(
+    "--provider",
+    multiple=True,
+    metavar="P",
+    help="Allow this provider to answer when the route is a broker. Repeat in order of preference.",
+)
+_unpinned = click.option("--unpinned", is_flag=True, help="Let the broker choose the provider. The leaderboard shows it.")
+_requests = click.option(
+    "--max-requests", default=2000, show_default=True, type=click.IntRange(1), help="Limit the requests to the model, per run."
+)
+_tokens = click.option(
+    "--max-tokens", type=click.IntRange(1), metavar="N", help="Limit the tokens of all kinds together, per run."
+)
+_cost = click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Limit the known cost, per run.")
 _patience = click.option(
-    "--patience", default="5m", show_default=True, metavar="T", help="So long without a good answer, and the provider has failed."
+    "--patience", default="5m", show_default=True, metavar="T", help="Fail the run after this long without a successful response."
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 
 
 def network(command: Callable[..., None]) -> Callable[..., None]:
-    """The three options about the network; the command gets one `network_.Network` for them."""
+    """Add the three network options; the command gets them as one `network_.Network`."""
 
     @functools.wraps(command)
-    def with_network(*words: object, mode: network_.Mode, allow: tuple[str, ...], allow_private: bool, **options: object) -> None:
-        command(*words, network=network_.network(mode, allow, allow_private), **options)
+    def with_network(
+        *arguments: object, mode: network_.Mode, allow: tuple[str, ...], allow_private: bool, **options: object
+    ) -> None:
+        command(*arguments, network=network_.network(mode, allow, allow_private), **options)
 
     return _network(_allow(_allow_private(with_network)))
 
 
 def provider(command: Callable[..., None]) -> Callable[..., None]:
-    """Who may answer: the command gets `provider` and `unpinned`."""
+    """Add the options about a broker's providers; the command gets `provider` and `unpinned`."""
     return _provider(_unpinned(command))
 
 
-def means(command: Callable[..., None]) -> Callable[..., None]:
-    """What the model may use up: the command gets `caps` and `patience`."""
+def caps(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the limits of what a run may use of its model; the command gets `caps` and `patience`."""
 
     @functools.wraps(command)
-    def with_means(
-        *words: object, max_requests: int, max_tokens: int | None, max_cost: float | None, patience: str, **options: object
+    def with_caps(
+        *arguments: object, max_requests: int, max_tokens: int | None, max_cost: float | None, patience: str, **options: object
     ) -> None:
-        command(*words, caps=Caps(max_requests, max_tokens, max_cost), patience=patience, **options)
+        command(*arguments, caps=Caps(max_requests, max_tokens, max_cost), patience=patience, **options)
 
-    return _requests(_tokens(_cost(_patience(with_means))))
+    return _requests(_tokens(_cost(_patience(with_caps))))
 
 
 def say_hardware(hardware_name: str | None, hardware: Hardware, gpu: int) -> None:
-    """Say what was chosen where nothing was asked for; after all that may still be refused."""
+    """Report the hardware that arena chose because --hardware was not given. Call it when no error can follow."""
     if hardware_name is None:
         why = "torch finds no GPU here" if hardware.profile == "cpu" else f"GPU {gpu} is {safe(hardware.title)}"
         tell(f"hardware {hardware.name}: {why} (--hardware chooses another)")

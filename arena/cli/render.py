@@ -1,4 +1,4 @@
-"""How a score looks to a person."""
+"""Scores, sessions and measured speeds as text for people."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from arena.cli.console import people, safe, tell, verdict
 from arena.schema import Attainable, Device, Evidence, Hardware, Passed, Rejected, Score, Session, ShapeScore, TimedShape, Usage
 
 MOST_NAMES = 6
-"""Kernels named to a person; all are in the annotation."""
+"""Kernels named on the launch line; the annotation has all."""
 
 
 def show_score(score: Score) -> None:
-    """A score for a person: the table by shape when it passed, the reason when not."""
+    """Print a score: the table of shapes when it passed, the reason when it did not."""
     if not isinstance(score, Passed):
         tell(f"verdict {verdict(score.verdict)}: {safe(score.message)}")
         if isinstance(score, Rejected) and score.shape:
@@ -29,37 +29,36 @@ def show_score(score: Score) -> None:
         if score.message:
             tell(f"[bold yellow]{safe(score.message)}[/]")
         for shape in (*score.shapes, *score.latency):
-            for why in shape.disturbed:
-                tell(f"begun again on {words(shape.shape)}: {safe(why)}")
+            for reason in shape.disturbed:
+                tell(f"retimed {words(shape.shape)}: {safe(reason)}")
         if score.review_suggested:
-            why = (
-                "a shape lies above 0.95 of its ceiling or was begun again more than once, the device did not keep its speed, "
-                "or no kernel was seen"
+            tell(
+                "Review it before you cite it: a shape is above 0.95 of its ceiling or was retimed more than once, "
+                "the device did not keep its speed, or no kernel was seen."
             )
-            tell(f"Look at it before you cite it: {why}.")
     spent = score.timings
     parts = {"build": spent.build_s, "check": spent.check_s, "benchmark": spent.benchmark_s, "evidence": spent.evidence_s}
     tell(f"scored in {spent.total_s:.1f} s: {', '.join(f'{name} {seconds:.1f}' for name, seconds in parts.items())}")
 
 
 def show_session(session: Session) -> None:
-    """What a session used of its model, and what keeps it apart from others."""
+    """Print what a session used of its model, and whether it was unpinned or unsealed."""
     if session.usage:
         tell(safe(usage_words(session.usage)))
     if session.unpinned:
-        tell("[bold yellow]unpinned:[/] the broker chose who answered, and the leaderboard says so")
+        tell("[bold yellow]unpinned:[/] the broker chose the provider; the leaderboard marks the run")
     if session.unsealed:
-        tell("[bold yellow]unsealed:[/] the agent had this machine's network, and the leaderboard keeps the run apart")
+        tell("[bold yellow]unsealed:[/] the agent had this machine's network; the leaderboard marks the run")
 
 
 def usage_words(usage: Usage) -> str:
-    """What the model was asked for, in a line."""
-    read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    """The use of the model on one line."""
+    tokens_in = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     cost = "cost unknown" if usage.cost_usd is None else f"{usage.cost_usd:.4f} USD ({usage.cost_source})"
     failed = f", {usage.failed} of them failed" if usage.failed else ""
     unmetered = f", {usage.unmetered} of them unmetered" if usage.unmetered else ""
-    wrote = usage.output_tokens + usage.reasoning_tokens
-    return f"model {usage.requests} requests{failed}{unmetered}; {read} tokens in, {wrote} out; {cost}"
+    tokens_out = usage.output_tokens + usage.reasoning_tokens
+    return f"model {usage.requests} requests{failed}{unmetered}; {tokens_in} tokens in, {tokens_out} out; {cost}"
 
 
 def _shapes(score: Passed) -> Table:
@@ -79,19 +78,19 @@ def _shapes(score: Passed) -> Table:
 
 
 def _ceilings(device: Device) -> str:
-    """Where the ceilings come from, and how far this very device was seen to reach."""
+    """The origin of the ceilings, and the bandwidth that this device attains."""
     if (found := device.attainable) is None:
         return f"{device.ceilings} ceilings"
     return f"{device.ceilings} ceilings: {device.bandwidth_gb_s:.0f} GB/s, of which this GPU attains {_bandwidth(found):.0f}"
 
 
 def _bandwidth(found: Attainable) -> float:
-    """The best rate at which the device was seen to use its DRAM, GB/s."""
+    """The best measured DRAM bandwidth of the device, GB/s."""
     return max(found.copy_gb_s, found.read_gb_s)
 
 
 def _attained(shape: ShapeScore, device: Device) -> tuple[str, ...]:
-    """The fraction of what was measured to be possible on this very device; empty where that was not measured."""
+    """The fraction of the speed that this device attains; empty where `arena calibrate` did not measure it."""
     if (found := device.attainable) is None:
         return ()
     if shape.bound == "memory":
@@ -102,7 +101,7 @@ def _attained(shape: ShapeScore, device: Device) -> tuple[str, ...]:
 
 
 def _launched(found: Sequence[Evidence]) -> str:
-    """What the calls launched, on one line."""
+    """The launched kernels on one line, with the proof."""
     names = dict.fromkeys(kernel.name.partition("(")[0][:60] for evidence in found for kernel in evidence.kernels)
     shown = ", ".join(list(names)[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
     types = sorted({name for evidence in found for name in evidence.tensor_ops})
@@ -120,7 +119,7 @@ def _time(shape: TimedShape) -> tuple[str, ...]:
 
 
 def show_attainable(found: Attainable, hardware: Hardware) -> None:
-    """What a GPU attains beside its datasheet."""
+    """Print what a GPU attains beside its datasheet."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("quantity", no_wrap=True)
     for header in ("measured", "datasheet", "share"):

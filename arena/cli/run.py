@@ -6,8 +6,7 @@ import rich_click as click
 
 from arena import paths
 from arena.cli import options
-from arena.cli.console import data, safe, tell
-from arena.cli.display import Display
+from arena.cli.console import Display, data, safe, tell
 from arena.cli.render import show_score, show_session
 from arena.gateway.config import Caps
 from arena.gateway.network import Network
@@ -29,7 +28,7 @@ from arena.schema import Annotation
 @options.sandbox
 @options.network
 @options.provider
-@options.means
+@options.caps
 @click.option(
     "--login", is_flag=True, help="Copy your subscription's login into the sandbox, and use no gateway: nothing is metered."
 )
@@ -93,6 +92,3 @@ def _summary(annotation: Annotation) -> None:
     show_score(annotation.score)
     tell(f"annotation  {safe(paths.annotations() / annotation.run_id)}.yaml")
     tell(f"leaderboard {safe(paths.leaderboard() / 'LEADERBOARD.md')}")
-
-
-COMMANDS = (run,)

@@ -1,4 +1,4 @@
-"""`arena sandbox`: what does an agent, or a submission, see of this machine?"""
+"""`arena sandbox`: a command inside the sandbox of an agent or a worker."""
 
 from __future__ import annotations
 
@@ -24,10 +24,16 @@ from arena.schema import Hardware, Problem
 from arena.system import machine, tempdirs
 
 
-# Not interspersed: what follows the command's first word is the command's own, options included.
+# Not interspersed: all words after the command's first word belong to the command, options included.
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--kind", type=click.Choice(["agent", "worker"]), default="agent", show_default=True, help="Whose sandbox.")
-@click.option("--problem", "-p", "problem_name", metavar="P", help="Fill the workspace as for this problem.")
+@click.option(
+    "--kind",
+    type=click.Choice(["agent", "worker"]),
+    default="agent",
+    show_default=True,
+    help="Choose the sandbox: an agent's, or that of the worker which runs a submission.",
+)
+@click.option("--problem", "-p", "problem_name", metavar="P", help="Fill the workspace as in a run on this problem.")
 @options.hardware
 @options.sandbox
 @options.network
@@ -42,41 +48,38 @@ def sandbox(
     network: Network,
     command: tuple[str, ...],
 ) -> None:
-    """Run COMMAND inside exactly the sandbox that an agent or a submission gets: arena sandbox -- sh -c 'ls /'.
+    """Run COMMAND inside the same sandbox as an agent or a submission: arena sandbox -- sh -c 'ls /'.
 
-    It gets no input, and its exit code becomes arena's; 127 says that there is no such command inside.
+    COMMAND gets no input. Its exit code becomes arena's; 127 means that the sandbox has no such command.
     """
     if kind == "worker" and problem_name:
-        raise UsageError("a worker has no workspace that --problem could fill: leave one of the two out")
+        raise UsageError("a worker has no workspace to fill: leave out --problem or --kind worker")
     if kind == "worker" and network.mode != "none":
-        raise UsageError("a submission is run without any network: --network is for --kind agent")
-    asked = problem_on(problem_name, hardware_name, 0) if problem_name else None
-    wall = backend(sandbox_name)
-    if asked:
-        options.say_hardware(hardware_name, asked[1], 0)
-    with tempdirs.folder() as place:
-        folder = run_folder.RunFolder(place)
+        raise UsageError("a submission runs without a network: --network needs --kind agent")
+    filled_for = problem_on(problem_name, hardware_name, 0) if problem_name else None
+    chosen = backend(sandbox_name)
+    if filled_for:
+        options.say_hardware(hardware_name, filled_for[1], 0)
+    with tempdirs.folder() as path:
+        folder = run_folder.RunFolder(path)
         folder.work.mkdir()
-        if asked:
-            _fill(folder, *asked)
+        if filled_for:
+            _fill(folder, *filled_for)
         limits = limits_for(kind)
         work = folder.work if kind == "agent" else None
-        with (
-            connected(network, folder.network) as way,
-            wall.run(
-                SandboxSpec(kind, command, work, env=way.env, network=way.network, bridges=way.bridges, limits=limits)
-            ) as running,
-        ):
-            _copy(running.stdout, sys.stdout.buffer, running.stderr, sys.stderr.buffer)
-            status = running.wait()
-        _tell_requests(folder.network)
-        for trouble in way.troubles:
+        with connected(network, folder.network) as link:
+            spec = SandboxSpec(kind, command, work, env=link.env, network=link.network, bridges=link.bridges, limits=limits)
+            with chosen.run(spec) as running:
+                _copy(running.stdout, sys.stdout.buffer, running.stderr, sys.stderr.buffer)
+                exit_code = running.wait()
+        _show_requests(folder.network)
+        for trouble in link.troubles:
             tell(safe(trouble))
-    context.exit(status or 0)
+    context.exit(exit_code or 0)
 
 
 def _fill(folder: run_folder.RunFolder, problem: Problem, hardware: Hardware) -> None:
-    run_folder.fill(
+    run_folder.fill_workspace(
         folder,
         problem,
         hardware.profile,
@@ -87,26 +90,24 @@ def _fill(folder: run_folder.RunFolder, problem: Problem, hardware: Hardware) ->
     )
 
 
-def _tell_requests(log: Path) -> None:
-    """Requests to the egress proxy."""
+def _show_requests(log: Path) -> None:
+    """Print the requests in the egress proxy's log."""
     for line in log.read_text().splitlines() if log.exists() else ():
-        asked = json.loads(line)
-        where = f"{asked['host']}:{asked['port']}" if asked["host"] else "request"
-        tell(f"{asked['verdict']} {safe(where)} {safe(asked['reason'])}".rstrip())
+        request = json.loads(line)
+        address = f"{request['host']}:{request['port']}" if request["host"] else "request"
+        tell(f"{request['verdict']} {safe(address)} {safe(request['reason'])}".rstrip())
 
 
 def _copy(stdout: BinaryIO, to_stdout: BinaryIO, stderr: BinaryIO, to_stderr: BinaryIO) -> None:
-    """Pass both streams on as they come."""
+    """Forward both streams as data arrives."""
     with selectors.DefaultSelector() as ready:
-        ready.register(stdout, selectors.EVENT_READ, to_stdout)
-        ready.register(stderr, selectors.EVENT_READ, to_stderr)
+        ready.register(stdout, selectors.EVENT_READ, (stdout, to_stdout))
+        ready.register(stderr, selectors.EVENT_READ, (stderr, to_stderr))
         while ready.get_map():
             for key, _ in ready.select():
-                if chunk := key.fileobj.read1(1 << 16):  # type: ignore[union-attr]
-                    key.data.write(chunk)
-                    key.data.flush()
+                source, target = key.data
+                if chunk := source.read1(1 << 16):
+                    target.write(chunk)
+                    target.flush()
                 else:
-                    ready.unregister(key.fileobj)
-
-
-COMMANDS = (sandbox,)
+                    ready.unregister(source)

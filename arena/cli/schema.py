@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from arena.cli.console import data, safe, tell
 from arena.files import documents
-from arena.results.leaderboard import Board
+from arena.results.board import Board
 from arena.schema import Annotation, Baselines, Hardware, Harness, Problem, Score
 
 RECORDS: dict[str, Any] = {
@@ -23,16 +23,18 @@ RECORDS: dict[str, Any] = {
     "leaderboard": Board,
 }
 NAMED_BY_PLACE = ("problem", "harness", "hardware")
-"""Records whose `name` comes from the file's place and may not be written in it."""
+"""Records whose `name` is the file's or folder's name, and may not be written in the file."""
 
 
 @click.command()
 @click.argument("name", metavar="[RECORD]", required=False, type=click.Choice(list(RECORDS)))
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Write every schema as <name>.json into this folder instead."
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write each schema as <name>.json into this folder instead of printing it.",
 )
 def schema(name: str | None, out: Path | None) -> None:
-    """Print the JSON Schema of a file: problem, harness, hardware, score, annotation, baselines or leaderboard; or of all."""
+    """Print the JSON Schema of one record (problem, harness, hardware, score, annotation, baselines, leaderboard) or of all."""
     if out is None:
         data(_schema(name) if name else {key: _schema(key) for key in RECORDS})
         return
@@ -44,12 +46,9 @@ def schema(name: str | None, out: Path | None) -> None:
 
 
 def _schema(key: str) -> dict[str, Any]:
-    """As an editor needs it that checks the file."""
-    made = TypeAdapter(RECORDS[key]).json_schema()
+    """The schema for an editor that checks the file."""
+    document = TypeAdapter(RECORDS[key]).json_schema()
     if key in NAMED_BY_PLACE:
-        del made["properties"]["name"]
-        made["required"].remove("name")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
-
-
-COMMANDS = (schema,)
+        del document["properties"]["name"]
+        document["required"].remove("name")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **document}

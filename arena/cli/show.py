@@ -1,38 +1,36 @@
-"""`arena show`, `annotate` and `leaderboard`: what runs came to."""
+"""`arena show`: one run and its result."""
 
 import difflib
 from pathlib import Path
-from typing import get_args
 
 import rich_click as click
 
-from arena import paths, run_cell
+from arena import paths
 from arena.cli import options
 from arena.cli.console import data, safe, tell
 from arena.cli.render import show_score, show_session, usage_words
 from arena.errors import UsageError
 from arena.files import documents
 from arena.gateway.model import ledger
-from arena.plan import ready
-from arena.results import annotations, baselines, leaderboard, run_folder
-from arena.schema import Annotation, Review
+from arena.results import annotations, run_folder
+from arena.schema import Annotation
 
 NEAREST = 10
-"""Runs that are named when one is asked for that does not exist."""
+"""Names of runs in the error about an unknown run."""
 
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @options.as_json
 def show(run_id: str, as_json: bool) -> None:
-    """Show one run: what it was, how the agent ended, what the judge said, what a person found."""
-    found = _find(run_id)
+    """Show one run: its cell, how the agent ended, its score and its review."""
+    found = find_run(run_id)
     if isinstance(found, Path):
         annotation = annotations.read(found)
         data(annotation) if as_json else _show_annotation(annotation)
         return
     cell = found.cell.model_dump(mode="json") if found.cell else None
-    events = run_folder.events(found.run) if found.run.events.exists() else []
+    events = run_folder.read_events(found.run) if found.run.events.exists() else []
     if as_json:
         data({"run_id": run_id, "state": found.state, "cell": cell, "events": events})
         return
@@ -67,77 +65,13 @@ def _show_annotation(annotation: Annotation) -> None:
     tell(f"files {safe(paths.workspaces() / annotation.run_id)}")
 
 
-@click.command()
-@click.argument("run_id", metavar="RUN")
-@click.option(
-    "--verdict",
-    "-v",
-    "word",
-    required=True,
-    type=click.Choice(get_args(Review.model_fields["verdict"].annotation)),
-    help="What the run is.",
-)
-@click.option("--summary", "-s", required=True, metavar="TEXT", help="One or two sentences: what you found.")
-@click.option(
-    "--quote",
-    "-q",
-    "quotes",
-    multiple=True,
-    metavar="FILE:L1-L2",
-    help="Lines of a file in the run's folder, copied word for word; each with a --label.",
-)
-@click.option("--label", "-l", "labels", multiple=True, metavar="TEXT", help="What the quote shows.")
-@click.option("--implication", "-i", default="", metavar="TEXT", help="What follows for the score or the problem.")
-@options.as_json
-def annotate(
-    run_id: str,
-    word: str,
-    summary: str,
-    quotes: tuple[str, ...],
-    labels: tuple[str, ...],
-    implication: str,
-    as_json: bool,
-) -> None:
-    """Add your review to a run's annotation, or replace it. The machine's part is not touched."""
-    ready()
-    found = _find(run_id)
-    if not isinstance(found, Path):
-        raise UsageError(f"run {run_id} is {found.state}: it has no annotation to review")
-    done = annotations.annotate(
-        found,
-        paths.workspaces() / run_id,
-        verdict=word,
-        summary=summary,
-        quotes=quotes,
-        labels=labels,
-        implication=implication,
-    )
-    run_cell.render()
-    data(done) if as_json else tell(f"{safe(found)}: reviewed as {word}")
-
-
-@click.command("leaderboard")
-@options.as_json
-def leaderboard_(as_json: bool) -> None:
-    """Rebuild leaderboard/ from annotations/ and baselines/. The same files give the same bytes."""
-    ready()
-    run_cell.render()
-    if as_json:
-        data(leaderboard.build(annotations.read_all(paths.annotations()), baselines.read_all(paths.baselines())))
-    else:
-        tell(f"rendered {safe(paths.leaderboard())}")
-
-
-def _find(run_id: str) -> Path | run_folder.RunState:
+def find_run(run_id: str) -> Path | run_folder.RunState:
     """The annotation of a run, or its state when it has none."""
     annotated = {path.stem: path for path in paths.annotations().glob("*.yaml")}
     if run_id in annotated:
         return annotated[run_id]
-    states = {entry.run.run_id: entry for entry in run_folder.runs(paths.workspaces())}
+    states = {entry.run.run_id: entry for entry in run_folder.list_runs(paths.workspaces())}
     if run_id in states:
         return states[run_id]
     known = annotated.keys() | states.keys()
     raise UsageError(documents.unknown("run", run_id, difflib.get_close_matches(run_id, sorted(known), NEAREST, cutoff=0)))
-
-
-COMMANDS = (show, annotate, leaderboard_)

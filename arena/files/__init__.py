@@ -1,1 +1,1 @@
-"""Reads and writes files strictly: YAML and JSON records, JSON lines, plain text."""
+"""Strict reading and atomic writing of files: YAML and JSON records, JSON lines, text."""

@@ -1,4 +1,4 @@
-"""Files that hold records: read strictly, every fault at once with its place; written whole or not at all."""
+"""Files that hold records. Reading is strict and reports every fault with its place; writing is atomic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import os
 import secrets
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -21,7 +21,7 @@ from arena.files.strict_yaml import Fault, Node, Place
 
 R = TypeVar("R")
 MAX_BYTES = 16 << 20
-"""Largest document read: far above any annotation, far below what would hurt."""
+"""Largest document read: far above any annotation, far below the machine's memory."""
 WORDING = {
     "missing": "is required and missing",
     "model_type": "should be a mapping",
@@ -30,11 +30,11 @@ WORDING = {
     "tuple_type": "should be a list",
     "string_type": "should be text: put it in quotes",
 }
-"""Where pydantic speaks of Python rather than of the file."""
+"""Own words where pydantic's message describes Python and not the file."""
 
 
 def read_yaml(path: Path, model: type[R], **given: object) -> R:
-    """The record in a YAML file. `given` are fields that come from the file's place, such as `name`, and may not be in it."""
+    """The record in a YAML file. `given` are fields set by the file's path, such as `name`; the file may not hold them."""
     top, faults = strict_yaml.parse(_text(path))
     if top is None:
         raise DataError(_listing(path, faults))
@@ -42,7 +42,7 @@ def read_yaml(path: Path, model: type[R], **given: object) -> R:
     if isinstance(data, dict):
         for key in data.keys() & given:
             node = top.child(key) or top
-            faults.append(Fault(node.key_at, f"{key}: is not written here, it is {given[key]!r} from the file's place"))
+            faults.append(Fault(node.key_at, f"{key}: remove it, the file's path sets it to {given[key]!r}"))
         data |= given
     try:
         record = TypeAdapter(model).validate_python(data)
@@ -55,7 +55,7 @@ def read_yaml(path: Path, model: type[R], **given: object) -> R:
 
 
 def read_json(path: Path, model: type[R] | TypeAdapter[R]) -> R:
-    """The record in a JSON file; a duplicate key is an error here too. `to_json`'s Infinity and NaN strings are floats again."""
+    """The record in a JSON file. A duplicate key is an error; the strings Infinity and NaN of `to_json` become floats again."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
@@ -76,8 +76,21 @@ def read_json(path: Path, model: type[R] | TypeAdapter[R]) -> R:
         raise DataError("\n".join(f"{path}: {'.'.join(map(str, d['loc']))}: {_message(d)}{_got(d)}" for d in details)) from None
 
 
+def read_all(paths: Iterable[Path], read: Callable[[Path], R]) -> list[R]:
+    """What `read` returns for each path. One error lists the faults of all files."""
+    records, faults = [], []
+    for path in paths:
+        try:
+            records.append(read(path))
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        raise DataError("\n".join(faults))
+    return records
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """`unknown problem 'paged_atention': did you mean 'paged_attention'? (known: ...)`, the nearest first."""
+    """`unknown problem 'paged_atention': did you mean 'paged_attention'? (known: ...)`, with the nearest name first."""
 
     def likeness(other: str) -> float:
         return difflib.SequenceMatcher(None, name.lower(), other.lower()).ratio()
@@ -88,12 +101,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def to_yaml(record: BaseModel | Mapping[str, Any]) -> str:
-    """The record as YAML in the order of its fields; the same record gives the same bytes on every machine."""
+    """The record as YAML in the order of its fields. The same record gives the same bytes on every machine."""
     return strict_yaml.dump(record.model_dump(mode="json") if isinstance(record, BaseModel) else record)
 
 
 def to_json(value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> str:
-    """The record or plain data as indented JSON; numbers that JSON lacks become the strings Infinity, -Infinity and NaN."""
+    """The record or plain data as indented JSON. Numbers that JSON lacks become the strings Infinity, -Infinity and NaN."""
     data = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
     return json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -114,7 +127,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write to a temporary name beside `path`, flush, rename, flush the folder: no reader and no crash sees half of it."""
+    """Write a temporary file beside `path`, flush, rename, flush the folder: no reader and no crash leaves half a file."""
     temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
     try:
         with temporary.open("xb") as file:
@@ -149,7 +162,7 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise DataError(f"{path}: is larger than {MAX_BYTES >> 20} MiB, as no file of arena is")
+            raise DataError(f"{path}: is larger than {MAX_BYTES >> 20} MiB, the largest file that arena reads")
         return data.decode("utf-8-sig")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
@@ -162,17 +175,17 @@ def _listing(path: Path, faults: Iterable[Fault]) -> str:
 
 
 def _faults(error: ValidationError, top: Node, model: object, given: Mapping[str, object]) -> list[Fault]:
-    """A fault for each place; what the members of a union say of one value is joined by `or`."""
-    said: dict[tuple[Place, str, str], list[str]] = {}
+    """One fault per place. The messages of a union's members about one value are joined by `or`."""
+    texts_at: dict[tuple[Place, str, str], list[str]] = {}
     for detail in error.errors(include_url=False):
         text, loc = _message(detail), detail["loc"]
         if loc and loc[0] in given:
-            said[Place(1, 1), str(loc[0]), " (it comes from the file's place)"] = [text + _got(detail)]
+            texts_at[Place(1, 1), str(loc[0]), " (set by the file's path)"] = [text + _got(detail)]
             continue
         if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
-            continue  # pydantic counts only the items that are right, and those that are wrong have their own line
+            continue  # pydantic counts only valid items, and each invalid one has its own fault
         if detail["type"] == "value_error":
-            # A check of a whole record begins with the key that it means (`work: ...`): point at that one.
+            # The message of a check of a whole record begins with the faulty key (`work: ...`): point at that key.
             key, colon, rest = text.partition(": ")
             inner = tuple(key.split("."))
             if colon and len(_descend(top, (*loc, *inner))[1]) == len(_descend(top, loc)[1]) + len(inner):
@@ -185,15 +198,15 @@ def _faults(error: ValidationError, top: Node, model: object, given: Mapping[str
             place, got, text = node.key_at, "", unknown("key", keys[-1], _fields(model, keys[:-1]) - given.keys())
         elif loc[-1:] == ("[key]",):
             place = node.key_at
-        said.setdefault((place, ".".join(keys), got), []).append(text)
+        texts_at.setdefault((place, ".".join(keys), got), []).append(text)
     return [
         Fault(at, f"{key + ': ' if key else ''}{' or '.join(dict.fromkeys(texts))}{got}")
-        for (at, key, got), texts in said.items()
+        for (at, key, got), texts in texts_at.items()
     ]
 
 
 def _descend(node: Node, loc: Sequence[int | str]) -> tuple[Node, tuple[str, ...]]:
-    """The node that an error means, and its keys: `loc` without the names of union members, which are in no file."""
+    """The node of an error, and its keys: `loc` without the names of union members, which no file holds."""
     keys: list[str] = []
     for part in loc:
         if child := node.child(part):
@@ -218,7 +231,7 @@ def _got(detail: ErrorDetails) -> str:
 
 
 def _fields(kind: Any, keys: Sequence[str]) -> set[str]:
-    """Keys that a record type allows at that place."""
+    """Keys that a record type allows at this place."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         if not keys:
             return set(kind.model_fields)

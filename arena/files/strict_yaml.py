@@ -1,7 +1,7 @@
-"""YAML as arena reads and writes it: YAML 1.2 scalars, a place for every value; no tags, aliases or duplicate keys.
+"""The YAML that arena reads and writes: YAML 1.2 scalars, a place for every value; no tags, aliases or duplicate keys.
 
-PyYAML's own loaders are not used: they read `no` as False, `12:30:00` as 45000 and `1e-3` as text, keep the last of two equal
-keys in silence, expand aliases without bound, and end the process with a segmentation fault on 100,000 open brackets.
+PyYAML's own loaders are not used. They read `no` as False, `12:30:00` as 45000 and `1e-3` as text. They keep the last of two
+equal keys in silence, expand aliases without bound, and crash the process (segmentation fault) on 100,000 open brackets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WORDS: Mapping[str, float | None] = {
 
 
 class Place(NamedTuple):
-    """Where something stands in a file, both from 1."""
+    """A position in a file, both counted from 1."""
 
     line: int
     column: int
@@ -49,10 +49,10 @@ class Node:
     """A scalar, or the nodes of a list or a mapping."""
     at: Place
     key_at: Place
-    """Where its key stands; `at` when it has none."""
+    """The place of its key; `at` when it has none."""
 
     def child(self, key: int | str) -> Node | None:
-        """The entry of a mapping or list, if there is one."""
+        """The entry of a mapping or list, or None."""
         if isinstance(self.value, dict) and isinstance(key, str):
             return self.value.get(key)
         return self.value[key] if isinstance(self.value, list) and isinstance(key, int) and key < len(self.value) else None
@@ -69,7 +69,7 @@ class Node:
 
 
 def parse(text: str) -> tuple[Node | None, list[Fault]]:
-    """The one document in `text` and what is wrong with its form; no node when it is not YAML at all."""
+    """The one document in `text`, and the faults of its form. The node is None when `text` is not YAML."""
     faults: list[Fault] = []
     events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     documents = []
@@ -110,7 +110,7 @@ def _node(event: Any, events: Iterator[Any], faults: list[Fault], depth: int, ke
 
 
 def _entry(event: Any, events: Iterator[Any], faults: list[Fault], depth: int, entries: dict[str, Node]) -> None:
-    """Read one key and its value. A key is text however it looks: `no`, `1` and `null` are names like any other."""
+    """Read one key and its value. Every key is text: `no`, `1` and `null` are names."""
     at = _place(event.start_mark)
     if isinstance(event, yaml.ScalarEvent):
         key = event.value
@@ -130,24 +130,24 @@ def _place(mark: Any) -> Place:
 def _scalar(text: str) -> str | int | float | None:
     if text in WORDS:
         return WORDS[text]
-    # int() refuses more than 4300 digits; such a thing stays text, and the record says that it is not a number.
+    # int() raises above 4300 digits. Such a number stays text, and the record reports that it is not a number.
     if INTEGER.fullmatch(text) and len(text) < 4000:
         return int(text)
     return float(text) if NUMBER.fullmatch(text) else text
 
 
 class _Dumper(yaml.SafeDumper):
-    """The pure Python emitter: the C one breaks lines elsewhere, and files would differ from machine to machine."""
+    """The pure Python emitter. The C emitter breaks lines differently, so files would differ between machines."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    """Lines as a literal block; quotes around what would read as something other than text, by YAML 1.2 too."""
+    """Several lines as a literal block; quotes around text that YAML 1.2 would read as another type."""
     style = None
     if re.search("[\x85\u2028\u2029]", text):
-        style = '"'  # line breaks to YAML: raw, they would come back as newlines
+        style = '"'  # YAML reads these line breaks as newlines unless they are escaped
     elif "\n" in text:
         style = "|"
     elif not isinstance(_scalar(text), str):
@@ -171,5 +171,5 @@ _Dumper.add_representer(list, _list)
 
 
 def dump(data: Mapping[str, Any]) -> str:
-    """`data` as YAML in its own order: several lines as a literal block, lists and mappings of numbers on one line."""
+    """`data` as YAML in its own order: multi-line text as literal blocks, lists and mappings of numbers on one line."""
     return yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)

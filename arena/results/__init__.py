@@ -1,1 +1,1 @@
-"""What runs leave behind: run folders, annotations, baselines, and the leaderboard rendered from them."""
+"""The results of runs: run folders, annotations, baselines, and the leaderboard rendered from them."""

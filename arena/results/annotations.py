@@ -1,4 +1,4 @@
-"""`annotations/<run_id>.yaml`: what a run came to (written by arena) and what a person found on reading it (the review)."""
+"""`annotations/<run_id>.yaml`: the result of a run (written by arena) and a person's review of it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from arena.submission import NoSubmission, read_regular
 
 VERDICTS: tuple[str, ...] = get_args(Review.model_fields["verdict"].annotation)
 QUOTED_FILE_BYTES = 80 << 20
-"""Above the largest transcript that is kept."""
+"""Above the largest transcript that arena keeps."""
 QUOTE_BYTES = 8192
 
 
 def write(root: Path, annotation: Annotation) -> Path:
-    """Write the machine's part. A review that is already there stays as it is."""
+    """Write the machine's part. An existing review is kept."""
     path = root / f"{annotation.run_id}.yaml"
     root.mkdir(parents=True, exist_ok=True)
     if path.exists():
@@ -31,7 +31,7 @@ def write(root: Path, annotation: Annotation) -> Path:
 
 
 def read(path: Path) -> Annotation:
-    """The annotation in a file, which bears the name of its run."""
+    """The annotation in a file; the file's name must be its run id."""
     annotation = documents.read_yaml(path, Annotation)
     if annotation.run_id != path.stem:
         raise DataError(f"{path}: run_id: is {annotation.run_id!r}, but the file is named {path.stem!r}")
@@ -39,21 +39,13 @@ def read(path: Path) -> Annotation:
 
 
 def read_all(root: Path) -> list[Annotation]:
-    """All annotations in the order of their run ids; the faults of all files come in one error."""
-    found, faults = [], []
-    for path in sorted(root.glob("*.yaml")):
-        try:
-            found.append(read(path))
-        except DataError as error:
-            faults.append(str(error))
-    if faults:
-        raise DataError("\n".join(faults))
-    return found
+    """All annotations, sorted by run id. One error lists the faults of all files."""
+    return documents.read_all(sorted(root.glob("*.yaml")), read)
 
 
 def annotate(
     path: Path,
-    run_folder: Path,
+    folder: Path,
     *,
     verdict: str,
     summary: str,
@@ -62,7 +54,7 @@ def annotate(
     implication: str = "",
     now: datetime | None = None,
 ) -> Annotation:
-    """Add or replace the review in the annotation at `path`. A quote is `FILE:L1-L2` of the run's folder, with a label."""
+    """Add or replace the review in the annotation at `path`. A quote is `FILE:L1-L2` in the run's `folder`, with a label."""
     annotation = read(path)
     if verdict not in VERDICTS:
         raise UsageError(documents.unknown("review verdict", verdict, VERDICTS))
@@ -70,19 +62,21 @@ def annotate(
         raise UsageError("a review needs a summary: what you found, in a sentence or two")
     if len(labels) != len(quotes):
         raise UsageError(f"{len(quotes)} quotes, but {len(labels)} labels: give one --label with each --quote")
-    review = Review(
-        verdict=verdict,  # type: ignore[arg-type]  # looked up in VERDICTS above
-        summary=summary,
-        quotes=tuple(quote(run_folder, place, label) for place, label in zip(quotes, labels, strict=True)),
-        implication=implication,
-        reviewed_at=now or datetime.now(UTC).replace(microsecond=0),
+    review = Review.model_validate(
+        {
+            "verdict": verdict,
+            "summary": summary,
+            "quotes": [quote(folder, place, label) for place, label in zip(quotes, labels, strict=True)],
+            "implication": implication,
+            "reviewed_at": now or datetime.now(UTC).replace(microsecond=0),
+        }
     )
     annotation = annotation.model_copy(update={"review": review})
     documents.write_yaml(path, annotation)
     return annotation
 
 
-def quote(run_folder: Path, place: str, label: str) -> Quote:
+def quote(folder: Path, place: str, label: str) -> Quote:
     """The quote at `FILE:L1-L2` or `FILE:L`, its text taken from the file."""
     match = re.fullmatch(r"(.+):L?(\d{1,9})(?:-L?(\d{1,9}))?", place)
     if not match:
@@ -90,52 +84,52 @@ def quote(run_folder: Path, place: str, label: str) -> Quote:
     if not label.strip():
         raise UsageError(f"quote {place!r}: its label is empty")
     first, last = int(match[2]), int(match[3] or match[2])
-    return Quote(file=match[1], lines=(first, last), text=_lines(run_folder, match[1], first, last), label=label)
+    return Quote(file=match[1], lines=(first, last), text=_lines(folder, match[1], first, last), label=label)
 
 
-def misquoted(annotation: Annotation, run_folder: Path) -> list[str]:
-    """What is wrong with the quotes of a review, compared with the run's files word for word; empty when all is well."""
+def misquoted(annotation: Annotation, folder: Path) -> list[str]:
+    """Faults of a review's quotes, compared word for word with the run's files."""
     faults = []
     for entry in annotation.review.quotes if annotation.review else ():
         try:
-            if _lines(run_folder, entry.file, *entry.lines) != entry.text:
-                faults.append(f"{annotation.run_id}: {entry.file}:{entry.lines[0]}-{entry.lines[1]} does not read as quoted")
+            if _lines(folder, entry.file, *entry.lines) != entry.text:
+                faults.append(f"{annotation.run_id}: {entry.file}:{entry.lines[0]}-{entry.lines[1]} differs from the quote")
         except UsageError as error:
             faults.append(f"{annotation.run_id}: {error}")
     return faults
 
 
 def _lines(folder: Path, file: str, first: int, last: int) -> str:
-    """Lines `first` to `last`, counted from 1, of a file of the run. No link is followed: an agent may have made it."""
+    """Lines `first` to `last`, counted from 1, of a file of the run. Links are not followed: the agent may have made them."""
     place = f"quote {file}:{first}-{last}"
     if not folder.is_dir():
         raise UsageError(f"{place}: the run's files are not here ({folder.name}); quote where the run was made")
     try:
         data = read_regular(folder, file, QUOTED_FILE_BYTES)
-    except NoSubmission as refusal:
-        raise UsageError(f"{place}: {refusal.reason}") from None
+    except NoSubmission as outcome:
+        raise UsageError(f"{place}: {outcome.reason}") from None
     lines = data.removesuffix(b"\n").split(b"\n") if data else []
     if not 1 <= first <= last <= len(lines):
         raise UsageError(f"{place}: {file} has lines 1 to {len(lines)}" if lines else f"{place}: {file} is empty")
-    chosen = b"\n".join(lines[first - 1 : last])
-    if len(chosen) > QUOTE_BYTES:
-        raise UsageError(f"{place}: {len(chosen)} bytes are too many to quote (at most {QUOTE_BYTES}); choose fewer lines")
+    quoted = b"\n".join(lines[first - 1 : last])
+    if len(quoted) > QUOTE_BYTES:
+        raise UsageError(f"{place}: {len(quoted)} bytes are too many to quote (at most {QUOTE_BYTES}); choose fewer lines")
     try:
-        return chosen.decode("utf-8")
+        return quoted.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(f"{place}: these lines are not UTF-8 text") from None
 
 
 def publish(run: run_folder.RunFolder, annotation: Annotation, root: Path) -> None:
-    """Write a committed run's annotation below `root`, and note it in the run's events."""
+    """Write a committed run's annotation below `root`, and log it in the run's events."""
     write(root, annotation)
     run.event("annotated")
 
 
 def settle(workspaces: Path, root: Path) -> None:
     """Publish runs that were killed just after their commit. An annotation that a person removed stays removed."""
-    for entry in run_folder.runs(workspaces):
+    for entry in run_folder.list_runs(workspaces):
         if entry.state != "committed" or (root / f"{entry.run.run_id}.yaml").exists():
             continue
-        if not any(event["kind"] == "annotated" for event in run_folder.events(entry.run)):
+        if not any(event["kind"] == "annotated" for event in run_folder.read_events(entry.run)):
             publish(entry.run, documents.read_yaml(entry.run.result, Annotation), root)

@@ -1,4 +1,4 @@
-"""`baselines/<hardware>/<problem>.yaml`: what libraries reach at a problem, as it was measured. Shown, never scored."""
+"""`baselines/<hardware>/<problem>.yaml`: the measured speed of libraries on a problem. Shown, never scored."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from arena.schema import Baselines
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of those packages that are installed, by the names under which they are imported."""
+    """The versions of the installed ones among `packages`, by their import names."""
     owners = importlib.metadata.packages_distributions()
     return {name: importlib.metadata.version(owners[name][0]) for name in packages if name in owners}
 
 
 def write(root: Path, record: Baselines) -> Path:
-    """Write the record at its place below `root`, over an older one of the same problem and hardware."""
+    """Write the record below `root`, over an older one of the same problem and hardware."""
     path = root / record.hardware / f"{record.problem}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     documents.write_yaml(path, record)
@@ -26,21 +26,15 @@ def write(root: Path, record: Baselines) -> Path:
 
 
 def read(path: Path) -> Baselines:
-    """The record in a file, which bears the names of its hardware and its problem."""
+    """The record in a file; the path must name its hardware and problem."""
     record = documents.read_yaml(path, Baselines)
     if (record.hardware, record.problem) != (path.parent.name, path.stem):
-        raise DataError(f"{path}: is of {record.problem!r} on {record.hardware!r}, which is another place")
+        raise DataError(
+            f"{path}: holds {record.problem!r} on {record.hardware!r}, which belongs in {record.hardware}/{record.problem}.yaml"
+        )
     return record
 
 
 def read_all(root: Path) -> list[Baselines]:
-    """All records by hardware and problem; the faults of all files come in one error."""
-    found, faults = [], []
-    for path in sorted(root.glob("*/*.yaml")):
-        try:
-            found.append(read(path))
-        except DataError as error:
-            faults.append(str(error))
-    if faults:
-        raise DataError("\n".join(faults))
-    return found
+    """All records, sorted by hardware and problem. One error lists the faults of all files."""
+    return documents.read_all(sorted(root.glob("*/*.yaml")), read)

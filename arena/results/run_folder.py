@@ -1,17 +1,17 @@
-"""A run's folder: `workspaces/<run_id>/`, everything about one attempt at one cell.
+"""The run folder: `workspaces/<run_id>/`, all files of one run.
 
 manifest.json    first: what is being run, versions and digests
 events.jsonl     arena's own log, one JSON object a line, only ever appended
-agent/           the harness's raw standard output and error
-trajectory.jsonl what the agent did, step by step, in one form for all harnesses
-ledger.jsonl     every request to the model and what came of it; only with a gateway
-network.jsonl    requests to the egress proxy, one JSON object each; only with network `allow`
-work/            the workspace itself, the only folder that the agent can write
-snapshots/       every state of solution.py seen, named by its time
-solution.py      the submission, as it was scored
-score.json       what the judge said
+agent/           the agent's raw standard output and error
+trajectory.jsonl the agent's steps, in one form for all harnesses
+ledger.jsonl     every request to the model and its outcome; only with a gateway
+network.jsonl    every request to the egress proxy, one JSON object a line; only with network `allow`
+work/            the workspace, the only folder that the agent can write
+snapshots/       every observed state of solution.py, named by its time
+solution.py      the submission that was scored
+score.json       the judge's score
 result.yaml      last: its existence means that the run is committed
-lock             locked by the arena process that plays the run, for as long as it lives
+lock             locked by the arena process of the run while it lives
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import jinja2
-
 from arena.errors import DataError
 from arena.files import documents
+from arena.files.text import render
 from arena.schema import Annotation, Cell, Problem, Profile
 
 
@@ -96,33 +95,33 @@ class RunFolder:
     def event(self, kind: str, **data: object) -> None:
         """Append one line to events.jsonl: the time in UTC, the kind, and JSON data."""
         line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "kind": kind, **data}, ensure_ascii=True)
-        # One write to a descriptor in append mode: lines of several threads never mix, and nothing waits in a buffer of ours.
+        # One unbuffered write in append mode: lines of several threads never mix, and a crash loses none.
         with self.events.open("ab", buffering=0) as file:
             file.write(line.encode() + b"\n")
 
 
 @dataclass(frozen=True)
 class RunState:
-    """A run as a listing shows it."""
+    """A run in a list."""
 
     run: RunFolder
     state: Literal["committed", "interrupted", "running"]
     cell: Cell | None
-    """None when the manifest is not one that this version of arena can read."""
+    """None when this version of arena cannot read the manifest."""
 
 
 @contextmanager
 def create(cell: Cell, *, manifest: Mapping[str, Any], root: Path) -> Iterator[RunFolder]:
-    """A new run of `cell`, locked for the length of the block; `manifest` is written first, with the run's id and the cell."""
+    """Create a run of `cell` and lock it for the block. The first file is `manifest`, with the run's id and the cell added."""
     root.mkdir(parents=True, exist_ok=True)
-    folder, reserved = _reserve(cell, root)
+    folder, reserved = _reserve_name(cell, root)
     with (reserved / "lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         document = {"schema_version": 1, "run_id": folder.name, "cell": cell.model_dump(mode="json"), **manifest}
         documents.write_json(reserved / "manifest.json", document)
         for name in ("agent", "work", "snapshots"):
             (reserved / name).mkdir()
-        # Only now does it bear its name: no listing ever sees a run without its manifest or its lock.
+        # The folder gets its name last, so no list shows a run without its manifest or its lock.
         reserved.rename(folder)
         run = RunFolder(folder)
         run.event("created")
@@ -130,19 +129,19 @@ def create(cell: Cell, *, manifest: Mapping[str, Any], root: Path) -> Iterator[R
 
 
 def commit(run: RunFolder, annotation: Annotation) -> None:
-    """Write result.yaml, the last file of a run: from here on it counts."""
+    """Write result.yaml, the last file of a run: it makes the run count."""
     run.event("committed", verdict=annotation.score.verdict)
     documents.write_yaml(run.result, annotation)
 
 
-def runs(root: Path) -> list[RunState]:
-    """Every run under `root`, oldest first: the folders that hold a manifest and bear their final name."""
+def list_runs(root: Path) -> list[RunState]:
+    """Every run under `root`, oldest first: the folders with a manifest and their final name."""
     found = [RunFolder(manifest.parent) for manifest in sorted(root.glob("[!.]*/manifest.json"))]
-    return [RunState(run, _state(run), _cell(run)) for run in found]
+    return [RunState(run, _state(run), _read_cell(run)) for run in found]
 
 
-def events(run: RunFolder) -> list[dict[str, Any]]:
-    """The lines of events.jsonl. A last line without its end, torn by a crash, is left out."""
+def read_events(run: RunFolder) -> list[dict[str, Any]]:
+    """The lines of events.jsonl, without a last line that a crash cut off."""
     whole = run.events.read_bytes().split(b"\n")[:-1]
     try:
         return [json.loads(line) for line in whole]
@@ -150,7 +149,7 @@ def events(run: RunFolder) -> list[dict[str, Any]]:
         raise DataError(f"{run.events}: not one JSON object a line ({error})") from None
 
 
-def fill(
+def fill_workspace(
     run: RunFolder,
     problem: Problem,
     profile: Profile,
@@ -160,7 +159,7 @@ def fill(
     problem_folder: Path,
     kit_folder: Path,
 ) -> str:
-    """Put into `work/` all that the agent is given, and nothing else; the rendered prompt comes back."""
+    """Write into `work/` all that the agent gets, and nothing else. Return the rendered prompt."""
     shutil.copyfile(problem_folder / "reference.py", run.work / "reference.py")
     for name in ("check.py", "benchmark.py"):
         shutil.copyfile(kit_folder / name, run.work / name)
@@ -168,36 +167,23 @@ def fill(
         mode="json",
         include={"name", "title", "operator", "inputs", "outputs", "outputs_given", "tolerance", "stress", "forbidden"},
     )
-    figures = {
+    sizes = {
         "profile": profile,
         "shapes": [dict(shape) for shape in shapes],
         "flops": [problem.flops(shape) for shape in shapes],
         "bytes": [problem.bytes(shape) for shape in shapes],
         "latency": [dict(shape) for shape in problem.latency.get(profile, ())],
     }
-    documents.write_json(run.work / "problem.json", public | figures)
-    prompt = render_prompt(kit_folder / "prompt.md.j2", problem=problem, profile=profile, shapes=shapes, machine=machine)
+    documents.write_json(run.work / "problem.json", public | sizes)
+    prompt = render(kit_folder / "prompt.md.j2", problem=problem, profile=profile, shapes=shapes, machine=machine)
     documents.write_text(run.work / "PROMPT.md", prompt)
     return prompt
 
 
-def render_prompt(template: Path, **variables: object) -> str:
-    """The template with `variables`; a name in it that is not given is an error, never an empty string."""
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    try:
-        return environment.from_string(template.read_text()).render(**variables)
-    except jinja2.TemplateSyntaxError as error:
-        raise DataError(f"{template}:{error.lineno}: {error.message}") from None
-    except jinja2.UndefinedError as error:
-        raise DataError(f"{template}: {error.message} (given: {', '.join(variables)})") from None
-
-
-def _reserve(cell: Cell, root: Path) -> tuple[Path, Path]:
-    """The folder that the run will have, and the hidden one that keeps its name free of others until then."""
+def _reserve_name(cell: Cell, root: Path) -> tuple[Path, Path]:
+    """The run's final folder, and the hidden folder that reserves its name until then."""
     while True:
-        # A model may be called anything, and `replay/<run_id>` is long: file-name safe, and cut so that the name fits everywhere.
+        # A model's name can hold any character, and `replay/<run_id>` is long: make it file-name safe, and cut it to fit.
         model = re.sub(r"[^A-Za-z0-9.-]+", "-", cell.model).strip("-.")[:64]
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         folder = root / f"{now}_{cell.harness}_{model}_{cell.problem}_{secrets.token_hex(2)}"
@@ -214,7 +200,7 @@ def _reserve(cell: Cell, root: Path) -> tuple[Path, Path]:
 def _state(run: RunFolder) -> Literal["committed", "interrupted", "running"]:
     if run.result.exists():
         return "committed"
-    # A lock is dropped by the kernel however its holder dies; a stored pid could belong to another process by now.
+    # The kernel drops the lock however its holder dies; a stored pid could belong to another process by now.
     try:
         with run.lock.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -222,12 +208,12 @@ def _state(run: RunFolder) -> Literal["committed", "interrupted", "running"]:
         return "running"
     except FileNotFoundError:
         return "interrupted"
-    # A run that was committed between the two looks is no interrupted one.
+    # The run may have been committed since the first look at its result.
     return "committed" if run.result.exists() else "interrupted"
 
 
-def _cell(run: RunFolder) -> Cell | None:
+def _read_cell(run: RunFolder) -> Cell | None:
     try:
         return Cell.model_validate(json.loads(run.manifest.read_bytes())["cell"])
-    except (ValueError, KeyError, TypeError):  # ValueError covers text that is no JSON and a cell with other fields
+    except (ValueError, KeyError, TypeError):  # ValueError: text that is not JSON, or a cell with other fields
         return None

@@ -1,6 +1,6 @@
-"""Every record that crosses a folder or a file. Frozen; unknown keys are errors.
+"""All records that arena reads from or writes to files. Frozen; unknown keys are errors.
 
-Catalogue records come from YAML that people write (problem, hardware, limits, harness); run records are what arena writes
+Catalogue records come from YAML that people write (problem, hardware, limits, harness). Arena writes the run records
 (session, score, baselines, annotation). `peak_fraction` exists on scores and nowhere else.
 """
 

@@ -1,4 +1,4 @@
-"""The record of a run, the single source of every published number."""
+"""The record of a run and its review."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arena.schema.score import Score
 
 
 class SubmissionRecord(Record):
-    """The submission as annotations know it; the bytes are in the run folder."""
+    """The submission's digest and size; its bytes are in the run folder."""
 
     sha256: str
     bytes: int
@@ -22,7 +22,7 @@ class SubmissionRecord(Record):
 
 
 class Quote(Record):
-    """Lines of a file of the run, verbatim."""
+    """Verbatim lines of a file in the run folder."""
 
     file: str
     lines: tuple[int, int]
@@ -31,7 +31,7 @@ class Quote(Record):
 
 
 class Review(Record):
-    """What a person found on reading the run."""
+    """A person's verdict after reading the run."""
 
     verdict: Literal["clean", "rubric_leak", "reward_hack", "interesting", "bug"]
     summary: str = Field(min_length=1)

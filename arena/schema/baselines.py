@@ -1,4 +1,4 @@
-"""What libraries reach: measured by the judge's method, never scored."""
+"""The speed of libraries: measured by the judge's method, never scored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arena.schema.score import Device, LaunchMode, Verdict
 
 
 class BaselineShape(Record):
-    """What a baseline reached on one shape."""
+    """The speed of a baseline on one shape."""
 
     shape: Mapping[str, int]
     fraction: float = Field(gt=0, le=1)
@@ -27,16 +27,16 @@ class BaselineShape(Record):
 
 
 class BaselineLine(Record):
-    """One baseline: what it reached, or why it is absent."""
+    """One baseline: its speed, or why it is absent."""
 
     name: Name
     """The file's stem."""
     title: str
     verdict: Verdict | None
-    """The judge's verdict with nothing forbidden; only `passed` is within the tolerance. None where it was not run."""
+    """The judge's verdict with nothing forbidden. Only `passed` is within the tolerance. None when it was not run."""
     fraction: float | None = Field(default=None, gt=0, le=1)
-    """Of the ceiling, the geometric mean over the shapes, as in a score. Without the verdict `passed` it is a speed and nothing
-    more. None where there is none."""
+    """Of the ceiling, the geometric mean over the shapes, as in a score. Without the verdict `passed` it is only a speed. None
+    when nothing was timed."""
     message: str = ""
     """Why it is absent or outside the tolerance, and the judge's message."""
     shapes: tuple[BaselineShape, ...] = ()
@@ -46,14 +46,14 @@ class BaselineLine(Record):
     @model_validator(mode="after")
     def _absent_says_why(self) -> BaselineLine:
         if self.verdict == "passed" and self.fraction is None:
-            raise ValueError("fraction: what passed has one")
+            raise ValueError("fraction: a passed baseline needs one")
         if self.verdict != "passed" and not self.message:
             raise ValueError("message: must say why the baseline is absent or outside the tolerance")
         return self
 
 
 class Baselines(Record):
-    """`baselines/<hardware>/<problem>.yaml`: what libraries reach at a problem on one device. Plotted, never scored."""
+    """`baselines/<hardware>/<problem>.yaml`: the speed of libraries on a problem and a device. Plotted, never scored."""
 
     schema_version: Literal[2] = 2
     problem: Name
@@ -62,11 +62,11 @@ class Baselines(Record):
     """sha256 over the problem's folder and the kit, as in a cell."""
     hardware: Name
     device: Device | None
-    """None where no line was measured."""
+    """None when no line was measured."""
     measured_at: datetime
     arena_version: str
     versions: Mapping[str, str]
-    """Of torch, triton and what the lines need, as far as it is installed."""
+    """Of torch, triton and the packages that the lines need, if installed."""
     lines: tuple[BaselineLine, ...]
 
     @model_validator(mode="before")

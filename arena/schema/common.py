@@ -1,4 +1,4 @@
-"""What all records are made of."""
+"""Types that all records share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DType = Literal[
     "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int8", "uint8", "bool"
 ]
 Rate = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
-"""Arithmetic whose peak a hardware file may give, dense, in TFLOP/s (TOP/s for int8)."""
+"""Arithmetic for which a hardware file may give a dense peak, in TFLOP/s (TOP/s for int8)."""
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 Shape = Annotated[Mapping[str, int], Field(min_length=1)]
 """Named sizes of one shape, such as `{B: 4, Hq: 8}`. Units are elements unless the problem says otherwise."""
@@ -20,7 +20,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Record(BaseModel):
-    """Base of all records: frozen, no unknown keys, docstrings under fields become schema descriptions."""
+    """Base of all records. Frozen, no unknown keys; docstrings under fields become descriptions in the JSON Schema."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

@@ -19,7 +19,7 @@ class FormulaError(ValueError):
 
 
 def evaluate(formula: str, names: Mapping[str, int]) -> float:
-    """The value of `formula` with `names` filled in."""
+    """The value of `formula` with the sizes in `names`."""
     try:
         tree = ast.parse(formula, mode="eval")
     except SyntaxError as error:

@@ -1,4 +1,4 @@
-"""`arena/hardware/<name>.yaml`: what a device could do at best."""
+"""`arena/hardware/<name>.yaml`: the peak rates of a device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arena.schema.common import Name, Positive, Profile, Rate, Record
 
 
 class Figure(Record):
-    """A number that a person may argue with, and where it comes from."""
+    """A number that people may dispute, and its source."""
 
     value: Positive
     source: str
@@ -19,7 +19,7 @@ class Figure(Record):
 
 
 class Hardware(Record):
-    """`arena/hardware/<name>.yaml`: dense peaks from the vendor. Never mounted into a sandbox."""
+    """`arena/hardware/<name>.yaml`: dense peaks from the vendor. No sandbox mounts it."""
 
     schema_version: Literal[1]
     name: Name
@@ -27,16 +27,16 @@ class Hardware(Record):
     title: str
     profile: Profile
     device_names: tuple[str, ...] = ()
-    """Names by which torch and NVML report this device, exact."""
+    """Exact names under which torch and NVML report this device."""
     compute_capability: str | None = None
     bandwidth_gb_s: Figure | None = None
-    """DRAM bandwidth in GB/s (1e9). None: measured on the spot by `arena calibrate`."""
+    """DRAM bandwidth in GB/s (1e9). None: arena measures it on the machine."""
     l2_mb: Figure | None = None
     """Last cache before DRAM in MB (1e6)."""
     tflops: Mapping[Rate, Figure] = {}
-    """Dense peak per arithmetic in TFLOP/s (1e12). Empty: measured on the spot."""
+    """Dense peak per arithmetic in TFLOP/s (1e12). Empty: arena measures them on the machine."""
     sources: Mapping[str, str] = {}
-    """Key -> title and address of the document, and what was read there."""
+    """Key -> title and address of the document, and what it states."""
     notes: str = ""
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""`harnesses/<name>.yaml`, and the routes to the models: who is measured."""
+"""`harnesses/<name>.yaml`, and the routes to the models."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from arena.schema.common import Name, Record
 from arena.schema.limits import Limits
 
 Api = Literal["anthropic", "responses", "chat", "gemini"]
-"""How a model is spoken to: Anthropic Messages, OpenAI Responses, OpenAI chat completions, Gemini generateContent."""
+"""Model APIs: Anthropic Messages, OpenAI Responses, OpenAI chat completions, Gemini generateContent."""
 
 
 class Route(Record):
-    """One way to a provider of models. Only the gateway, outside every sandbox, uses it."""
+    """The way to one provider of models. Only the gateway uses it, outside every sandbox."""
 
     title: str
     apis: tuple[Api, ...] = Field(min_length=1)
     base_url: str
-    """With the version, such as `https://openrouter.ai/api/v1`: what follows is one of the interface's own paths."""
+    """Address with the version, such as `https://openrouter.ai/api/v1`. The gateway appends the API's own paths."""
     key: str | None
-    """Name of the environment variable, or of the file among the keys, that holds the key; None where no key is needed."""
+    """Name of the environment variable or of the key file that holds the key. None: the route needs no key."""
     bearer: bool = False
-    """Whether it goes as `Authorization: Bearer` even where the interface has a header of its own, as copies of it often want."""
+    """Send the key as `Authorization: Bearer` although the API has its own header; compatible servers often need it."""
     prices: str | None = None
-    """The provider's name in the price table of genai-prices; None: the cost stays unknown."""
+    """The provider's name in the price table of genai-prices. None: the cost stays unknown."""
     broker: bool = False
-    """Whether this route forwards each request to one of several providers: a model on it must name those it may use."""
+    """Whether the route is a broker, which forwards a request to one of many providers. Then a model must name its providers."""
 
     @field_validator("base_url")
     @classmethod
@@ -42,7 +42,7 @@ class Route(Record):
 
 
 class Routes(Record):
-    """`arena/gateway/routes.yaml`, and a file of the user's own."""
+    """`arena/gateway/routes.yaml`, and the user's own routes file."""
 
     schema_version: Literal[2]
     routes: Mapping[Name, Route]
@@ -54,14 +54,14 @@ class Routes(Record):
 
 
 class Cli(Record):
-    """The agent's program, installed by npm into a folder of its own and shown read-only at /opt/cli in the sandbox."""
+    """The agent's CLI. npm installs it into its own folder; the sandbox shows it read-only at /opt/cli."""
 
     packages: tuple[str, ...] = Field(min_length=1)
-    """What to install, each `name@version`; the first is the program's own."""
+    """npm packages, each `name@version`; the first is the CLI itself."""
     program: str
-    """Its name in `node_modules/.bin`."""
+    """The CLI's name in `node_modules/.bin`."""
     versions: str
-    """Which versions of the first package arena knows how to drive, such as `>=2.1,<3`."""
+    """Versions of the first package that arena supports, such as `>=2.1,<3`."""
 
     @field_validator("packages")
     @classmethod
@@ -82,12 +82,12 @@ class Cli(Record):
 
 
 class Login(Record):
-    """How a program uses a person's own subscription instead of a key."""
+    """How a CLI uses a person's subscription instead of an API key."""
 
     files: tuple[str, ...] = Field(min_length=1)
-    """What it keeps of the login, as paths below HOME. The agent can read the copies in its sandbox."""
+    """Files of the login, as paths below HOME. The agent can read their copies in its sandbox."""
     hosts: tuple[str, ...] = Field(min_length=1)
-    """Whom it must reach, as `--allow` has them."""
+    """Hosts that the CLI must reach, written as for `--allow`."""
 
 
 class Model(Record):
@@ -95,53 +95,53 @@ class Model(Record):
 
     title: str = ""
     id: str | None = None
-    """What the provider calls it; without it the model's own name."""
+    """The provider's name for the model. None: the same name as here."""
     route: Name | None = None
-    """Which route leads to it (`arena list routes`); None: the harness needs no model."""
+    """The route to the model (`arena list routes`). None: the harness needs no model."""
     provider: tuple[str, ...] = ()
-    """On a broker's route: the providers that may answer, in this order, and no other."""
+    """On a broker's route: the only providers that may answer, in order of preference."""
     effort: str | None = None
     plays: str | None = None
-    """Built-in harness only: which of the problem's solutions it plays, `nothing`, or `run:{name}` for a stored run;
-    `{name}` stands for what follows the slash of `--model`."""
+    """Built-in harness only: the solution of the problem that it replays, `nothing`, or `run:{name}` for a stored run.
+    `{name}` stands for the part of `--model` after the slash."""
 
 
 class Harness(Record):
-    """`harnesses/<name>.yaml`: how to start one agent's command line, and how to tell that it finished."""
+    """`harnesses/<name>.yaml`: how to start one agent's CLI, and how to recognise that it finished."""
 
     schema_version: Literal[1]
     name: Name
     """The file's stem; not written in the file."""
     title: str
     command: tuple[str, ...] = Field(min_length=1)
-    """Argument list inside the sandbox, never a shell string. Filled in: `{model}` the model's name, `{id}` what its provider
-    calls it, `{effort}`, `{gateway}` the address of the gateway, `{key}` this run's own key to it."""
+    """Argument list inside the sandbox, never a shell string. Arena fills in `{model}` the model's name, `{id}` the provider's
+    name for it, `{effort}`, `{gateway}` the address of the gateway, `{key}` this run's own key to the gateway."""
     prompt: Literal["stdin", "argument", "file"] = "file"
-    """How the prompt arrives: standard input, last argument, or only as PROMPT.md in the workspace."""
+    """How the agent gets the prompt: standard input, last argument, or only PROMPT.md in the workspace."""
     env: Mapping[str, str] = {}
-    """Variables of the agent; filled in as the command is."""
+    """Environment variables of the agent, filled in like the command."""
     files: Mapping[str, str] = {}
     """Read-only files inside the sandbox: absolute path -> file name beside this YAML."""
     home: Mapping[str, str] = {}
-    """Files that its fresh HOME holds: path below HOME -> text, a Jinja2 template."""
+    """Files in the agent's fresh HOME: path below HOME -> text, a Jinja2 template."""
     cli: Cli | None = None
-    """None: the command needs nothing that is not in every sandbox."""
+    """None: the command needs only what every sandbox has."""
     api: Api | None = None
-    """How it speaks to its model; None: it has none."""
+    """The API of its model. None: it has no model."""
     login: Login | None = None
-    """None: it runs with a key only. Where `gateway` is empty, a session uses a login: variables with `{gateway}` or `{key}` are
-    left out, and templates of `home` must do without."""
+    """None: it runs only with an API key. With a login, `gateway` is empty: arena leaves out variables with `{gateway}` or
+    `{key}`, and templates of `home` must work without them."""
     efforts: Mapping[str, str] = {}
-    """The efforts it knows -> how they are written in its command, variables or files; empty: any word, as it stands."""
+    """Known efforts -> their spelling in the command, variables or files. Empty: any word is passed unchanged."""
     terminal_event: Mapping[str, str] | None = None
     """Keys and values of the JSON line on stdout that marks a finished session."""
     events: str | None = None
-    """Python file beside this YAML whose `read(event)` understands the JSON lines on stdout; without it only `terminal_event`
-    is looked for."""
+    """Python file beside this YAML whose `read(event)` parses the JSON lines on stdout. None: arena looks only for
+    `terminal_event`."""
     limits: Limits | None = None
-    """What its box may use, where that differs from the defaults."""
+    """Limits of the agent's sandbox that differ from the defaults."""
     models: Mapping[str, Model] = Field(min_length=1)
-    """By name; a name ending in `/*` stands for a family."""
+    """Models by name. A name that ends in `/*` stands for a family."""
 
     @field_validator("files")
     @classmethod

@@ -1,4 +1,4 @@
-"""What a box may use."""
+"""The limits of a sandbox."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from arena.schema.common import Count, Positive, Record
 
 
 class Limits(Record):
-    """What a box may use. What is left out is as in `arena/sandboxes/limits.yaml`, or without a bound. MiB are 2^20 bytes."""
+    """The limits of a sandbox. A missing one defaults to `arena/sandboxes/limits.yaml`, or to no bound. MiB are 2^20 bytes."""
 
     memory_mib: Count | None = None
-    """All memory of the box, its /tmp, home, /dev/shm and (as root) workspace included."""
+    """All memory of the sandbox, including its /tmp, home, /dev/shm and (as root) workspace."""
     memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
-    """The same as a part of what arena itself may use. With both, the smaller counts."""
+    """The same as a fraction of the memory that arena itself may use. With both, the smaller counts."""
     cpus: Positive | None = None
-    """Processors' worth of CPU time."""
+    """CPU time, in CPUs."""
     processes: Count | None = None
     """Threads count."""
     open_files: Count | None = None
@@ -30,7 +30,7 @@ class Limits(Record):
     workspace_files: Count | None = None
 
     def replaced(self, own: Limits | None) -> Limits:
-        """These, with those of `own` where it names one. A size of memory replaces a fraction of it, and the other way round."""
+        """These limits, replaced by those that `own` names. A memory size replaces a memory fraction, and the reverse."""
         if own is None:
             return self
         named = own.model_dump(exclude_none=True)

@@ -19,7 +19,7 @@ class Tensor(Record):
 
     name: str
     shape: tuple[str | int, ...]
-    """Sizes: names of the problem's shape, or other names that the note explains."""
+    """Sizes: names from the problem's shape, or names that the note explains."""
     dtype: DType
     note: str = ""
 
@@ -32,7 +32,7 @@ class Work(Record):
 
 
 class Problem(Record):
-    """`problems/<name>/problem.yaml`: the public facts. Everything the agent is told comes from here."""
+    """`problems/<name>/problem.yaml`: the public facts. The agent's prompt is built from them alone."""
 
     schema_version: Literal[2]
     name: Name
@@ -40,32 +40,32 @@ class Problem(Record):
     version: int = Field(ge=1)
     title: str
     operator: str
-    """What is computed, in the words and symbols of the prompt."""
+    """The computation, in the words and symbols of the prompt."""
     inputs: tuple[Tensor, ...] = Field(min_length=1)
     outputs: tuple[Tensor, ...] = Field(min_length=1)
     outputs_given: bool = False
-    """Whether a solution is given its outputs, contiguous, after the inputs, and writes its results into them; it returns None
-    then. Otherwise it returns them, and what copying them into the judge's buffers takes is part of a call."""
+    """Whether a solution gets contiguous output tensors after the inputs, writes into them and returns None. Otherwise it returns
+    its outputs, and a call includes the time to copy them into the judge's buffers."""
     shapes: Mapping[Profile, tuple[Shape, ...]]
     latency: Mapping[Profile, tuple[Shape, ...]] = {}
-    """Shapes too small for a ceiling to mean anything: checked and timed like the others, and told in microseconds without a
-    score."""
+    """Shapes too small for a meaningful ceiling. They are checked and timed like the others, and reported in microseconds without
+    a score."""
     tolerance: Tolerance
     correctness: str = ""
-    """The problem's own correctness check in the words of the prompt, with `{metric}` where that tolerance belongs. Empty where
-    the kit's metrics count. `errors` and `worst` in reference.py measure it."""
+    """The problem's own correctness check in the words of the prompt, with `{metric}` in place of each tolerance. Empty when the
+    kit's metrics apply. `errors` and `worst` in reference.py measure it."""
     work: Work
     distribution: str
-    """How the public inputs are drawn, in words."""
+    """The distribution of the public inputs, in words."""
     stress: tuple[str, ...] = ()
-    """Classes of further inputs that a solution must survive, in words; never their seeds."""
+    """Further input classes that a solution must handle, in words; never their seeds."""
     forbidden: tuple[str, ...] = ()
     """Dotted names that a solution may not import or call, resolved through aliases. A trailing `.*` covers a module, a bare `*`
-    every name that starts so; `torch.Tensor.x` covers any `.x` of what may be a tensor, `operator.matmul` the sign `@`."""
+    every name with that start. `torch.Tensor.x` covers `.x` of every possible tensor, `operator.matmul` the operator `@`."""
     arithmetic: Rate | None = None
-    """What the tensor cores should multiply where computing is the bound. A number whose counters show less of it says so."""
+    """The arithmetic of the tensor cores when compute is the bound. A score whose counters show less of it says so."""
     forbidden_kernels: tuple[str, ...] = ()
-    """Names of GPU kernels that no call may launch (`*` and `?` as in file names): those of libraries that the rules exclude."""
+    """Names of GPU kernels that no call may launch (`*` and `?` as in file names): kernels of forbidden libraries."""
 
     @model_validator(mode="before")
     @classmethod
@@ -118,7 +118,7 @@ class Problem(Record):
         return (*self.shapes[profile], *self.latency.get(profile, ()))
 
     def correctness_text(self) -> str:
-        """The words of the problem's own correctness check with its numbers."""
+        """The text of the problem's own correctness check, with its numbers."""
         return self.correctness.strip().format(**{metric: f"{most:g}" for metric, most in self.tolerance.items()})
 
     def flops(self, shape: Mapping[str, int]) -> float:

@@ -16,24 +16,24 @@ LaunchMode = Literal["graph", "stream", "call"]
 
 
 class Attainable(Record):
-    """What `arena calibrate` measured on one GPU: shown beside the datasheet's peaks, never divided by."""
+    """The speed of one GPU, measured by `arena calibrate`. Shown beside the datasheet's peaks, never used as a ceiling."""
 
     method: int
     measured_at: datetime
     torch: str
     driver: str
     copy_gb_s: Positive
-    """Device-to-device copy, read and write counted, GB/s (1e9)."""
+    """Device-to-device copy, counting reads and writes, GB/s (1e9)."""
     read_gb_s: Positive
-    """Reading alone, GB/s (1e9)."""
+    """Reads only, GB/s (1e9)."""
     tflops: Mapping[Rate, Positive]
     """Best library matrix product per arithmetic, TFLOP/s (1e12)."""
     launch_s: Positive
-    """From one empty kernel to the next in a CUDA graph."""
+    """Seconds from one empty kernel to the next in a CUDA graph."""
 
 
 class Device(Record):
-    """What the score was measured on, and the ceilings it was divided by."""
+    """The measured device, and the peaks behind the ceilings."""
 
     name: str
     uuid: str | None = None
@@ -42,34 +42,34 @@ class Device(Record):
     tflops: Mapping[Rate, float]
     ceilings: Literal["datasheet", "measured"]
     attainable: Attainable | None = None
-    """Of this very device (by UUID), where `arena calibrate` has been run on it."""
+    """Of this device (by UUID), if `arena calibrate` ran on it."""
 
 
 class TimedShape(Record):
-    """One shape and its time."""
+    """The time of one shape."""
 
     shape: Mapping[str, int]
     ceiling_s: Positive
-    """The least time that the hardware needs."""
+    """The least time that the hardware needs, in seconds."""
     bound: Literal["memory", "compute"]
     rate: Rate
-    """Arithmetic whose peak bounds the operator's computing."""
+    """Arithmetic whose peak bounds the compute time."""
     measured_s: Positive
     """Seconds per call: the median of the processes' medians."""
     ci95: tuple[Positive, Positive]
     """Bootstrap 95 % interval of `measured_s`."""
     launch_mode: LaunchMode
     vetoed: bool = False
-    """True when the device's clock said less than the judge's by more than the margin: then the judge's counts."""
+    """True when the device's clock showed less time than the judge's by more than the margin. Then the judge's clock counts."""
     wall_s: Positive
     """Seconds per call by the judge's clock."""
     calls_per_window: int
     windows: int
     process_medians_s: tuple[Positive, ...]
     samples_s: tuple[tuple[Positive, ...], ...]
-    """Every window's seconds per call, one tuple per worker process."""
+    """Seconds per call of every window, one tuple per worker process."""
     disturbed: tuple[str, ...] = ()
-    """Why a process had to begin the shape again, once for each time: something ran while inputs were made."""
+    """Reasons why the shape was retimed, one per retry: a process ran while the judge made inputs."""
     error: Errors
 
 
@@ -87,23 +87,23 @@ class Kernel(Record):
 
 
 class Evidence(Record):
-    """What one untimed call launched. The submission could have falsified it, so it convicts and never acquits."""
+    """What one untimed call launched. A submission can falsify it, so it can justify a `forbidden` verdict but clear nothing."""
 
     shape: Mapping[str, int]
     kernels: tuple[Kernel, ...] = ()
-    """By name, the most launched first."""
+    """Sorted by launches, most first."""
     proof: Literal["counters", "unproven"] = "unproven"
-    """Whether the hardware's counters were read."""
+    """counters: read from the hardware's counters."""
     note: str = ""
-    """Why something is missing."""
+    """Why a part is missing."""
     tensor_ops: Mapping[str, float] = {}
-    """Operations of the tensor cores by what they multiply (bf16, fp8, ...); a multiply-add counts two."""
+    """Operations of the tensor cores by input type (bf16, fp8, ...); a multiply-add counts two."""
     dram_read_bytes: float | None = None
     dram_write_bytes: float | None = None
 
 
 class Timings(Record):
-    """Where the scoring time went, in seconds."""
+    """The parts of the scoring time, in seconds."""
 
     build_s: float
     """Importing the solution and its first call on each shape, which may compile and tune."""
@@ -112,11 +112,11 @@ class Timings(Record):
     evidence_s: float = 0.0
     """Reading kernels and counters, after all timing."""
     total_s: float
-    """All of it, and the starting of the workers."""
+    """The sum of the parts and the start of the workers."""
 
 
 class ScoreHead(Record):
-    """What every score says, whatever the verdict."""
+    """Fields of every score, whatever the verdict."""
 
     schema_version: Literal[2] = 2
     problem: Name
@@ -135,7 +135,7 @@ class ScoreHead(Record):
 
 
 class Passed(ScoreHead):
-    """A correct kernel and its number."""
+    """A correct kernel and its score."""
 
     verdict: Literal["passed"] = "passed"
     peak_fraction: float = Field(gt=0, le=1)
@@ -143,12 +143,12 @@ class Passed(ScoreHead):
     device: Device
     shapes: tuple[ShapeScore, ...] = Field(min_length=1)
     latency: tuple[TimedShape, ...] = ()
-    """Shapes of the problem's latency class, which no number but their own time comes from."""
+    """Shapes of the problem's latency class. Their times do not affect the score."""
     evidence: tuple[Evidence, ...] = ()
-    """By scored shape; empty on a CPU."""
+    """One entry per scored shape; empty on a CPU."""
     review_suggested: bool = False
-    """True when a shape lies above 0.95 of its ceiling, the device's own speed moved while it was timed, the profiler of a GPU
-    saw no kernel, or the counters another arithmetic than the problem's."""
+    """True when a shape is above 0.95 of its ceiling or was retimed more than once, the device's speed changed during timing, the
+    profiler saw no kernel on a GPU, or the counters show other arithmetic than the problem's."""
 
 
 RejectionVerdict = Literal["incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing"]
@@ -156,7 +156,7 @@ Verdict = Literal["passed", "incorrect", "forbidden", "cheated", "crashed", "tim
 
 
 class Rejected(ScoreHead):
-    """The submission failed: no number, and why."""
+    """A submission that failed: no score, and the reason."""
 
     verdict: RejectionVerdict
     message: str = Field(min_length=1)
@@ -167,7 +167,7 @@ class Rejected(ScoreHead):
 
 
 class JudgeFailed(ScoreHead):
-    """The judge or the machine failed: no number, and nothing about the submission."""
+    """A failure of the judge or the machine: no score, and no statement about the submission."""
 
     verdict: Literal["judge_failed"] = "judge_failed"
     message: str = Field(min_length=1)

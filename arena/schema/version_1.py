@@ -1,9 +1,9 @@
-"""Reads records of schema version 1: gives their keys and words the names of version 2. Pure functions over plain data."""
+"""Upgrades records of schema version 1 to the keys and words of version 2. Pure functions over plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 LAUNCH_MODES = {"wall": "call"}
 """Version 1 named the launch mode without a graph or a stream after the clock that timed it."""
@@ -11,7 +11,7 @@ LAUNCH_MODES = {"wall": "call"}
 
 def problem(data: object) -> object:
     """A problem.yaml: `gate` became `correctness`."""
-    return _upgraded(data, {"gate": "correctness"})
+    return _upgraded(data, {"gate": "correctness"}) if _is_version_1(data) else data
 
 
 def score(data: object) -> object:
@@ -57,16 +57,15 @@ def routes(data: object) -> object:
 
 def annotation(data: object) -> object:
     """An annotation: nothing of its own changed; its score says its version itself."""
-    return _upgraded(data, {})
+    return _upgraded(data, {}) if _is_version_1(data) else data
 
 
-def _is_version_1(data: object) -> bool:
+def _is_version_1(data: object) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(data, Mapping) and data.get("schema_version") == 1
 
 
-def _upgraded(data: object, names: Mapping[str, str]) -> Any:  # noqa: ANN401  the border where data has no type yet
-    """The data as version 2 with these keys renamed; anything but a mapping of version 1 as it is."""
-    return _renamed(data, names) | {"schema_version": 2} if isinstance(data, Mapping) and _is_version_1(data) else data
+def _upgraded(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return _renamed(data, names) | {"schema_version": 2}
 
 
 def _renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

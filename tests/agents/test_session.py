@@ -12,8 +12,8 @@ from pathlib import Path
 
 import command
 import pytest
+from records import cell, folders, problem
 from sessions import DONE, agent, play, python
-from test_run_folder import cell, folders, problem
 
 from arena import catalog, paths
 from arena.agents import replay
@@ -58,7 +58,7 @@ def test_complete(run: RunFolder) -> None:
     assert collect(run.work).source == b"x = 1"
     assert (run.agent / "stdout.jsonl").read_text() == 'a line\n[1]\n{"type": "end"}\n'
     assert (run.agent / "stderr.log").read_text() == "note\n"
-    assert [event["kind"] for event in run_folder.events(run)] == ["created", "session_started", "session_ended"]
+    assert [event["kind"] for event in run_folder.read_events(run)] == ["created", "session_started", "session_ended"]
     assert said[-1].phase == "ended"
 
 
@@ -300,7 +300,7 @@ def test_files_that_cannot_be_kept_are_named_and_harmless(run: RunFolder) -> Non
     played = play(python(program + '    print(\'{"type": "end"}\')'), run)
     assert played.agent_status == "complete"
     assert "3 of the workspace's files could not be kept, among them " in played.message and played.message.isprintable()
-    (told,) = (event for event in run_folder.events(run) if event["kind"] == "not_kept")
+    (told,) = (event for event in run_folder.read_events(run) if event["kind"] == "not_kept")
     assert told["count"] == 3 and all(name.endswith("(a socket or a device)") for name in told["first"])
     assert collect(run.work).source == b"x = 1"
 
@@ -319,9 +319,9 @@ def test_snapshots_carry_their_times(run: RunFolder) -> None:
 PARENT = """
 import sys
 from pathlib import Path
-sys.path[:0] = [{tests!r}, {tests!r} + '/results', {root!r}]
+sys.path[:0] = [{tests!r}, {root!r}]
+from records import cell
 from sessions import agent, play
-from test_run_folder import cell
 from arena.results import run_folder
 with run_folder.create(cell(), manifest={{}}, root=Path({runs!r})) as made:
     play(agent('sh', '-c', 'echo up; while :; do echo >>beat; sleep 0.02; done', {runs!r} + '/agent'), made, budget_s=120)
@@ -337,13 +337,13 @@ def test_arena_that_is_ended_leaves_an_interrupted_run(number: signal.Signals, t
         started = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)
     with started as process:
         command.until(lambda: any(path.stat().st_size for path in tmp_path.glob("*/agent/stdout.jsonl")), "the agent")
-        assert [state.state for state in run_folder.runs(tmp_path)] == ["running"]
+        assert [state.state for state in run_folder.list_runs(tmp_path)] == ["running"]
         assert command.alive(f"{tmp_path}/agent")
         process.send_signal(number)
         assert process.stderr is not None
         said = process.stderr.read()
     assert (b"KeyboardInterrupt" in said) == (number == signal.SIGINT)
-    assert [state.state for state in run_folder.runs(tmp_path)] == ["interrupted"]
+    assert [state.state for state in run_folder.list_runs(tmp_path)] == ["interrupted"]
     command.until(lambda: not command.alive(f"{tmp_path}/agent"), "the end of the box", limit_s=1)
     # Interrupted, arena still brings the workspace home; killed, it keeps the snapshots only.
     assert bool(list(tmp_path.glob("*/work/beat"))) == (number == signal.SIGINT or os.geteuid() != 0)
@@ -370,7 +370,7 @@ def home(tmp_path: Path) -> dict[str, Path]:
 
 @pytest.mark.parametrize(("spec", "text"), [("oracle", "# ORACLE\n"), ("naive", "# NAIVE\n"), ("cheat/skip", "# SKIP é\r\n")])
 def test_a_solution_is_played(spec: str, text: str, run: RunFolder, home: dict[str, Path]) -> None:
-    prompt = run_folder.fill(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", **home)
+    prompt = run_folder.fill_workspace(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", **home)
     played = play(
         built_in(spec), run, prompt=prompt, replay=replay.steps(built_in(spec), home["problem_folder"], "cpu", run.folder.parent)
     )

@@ -99,7 +99,7 @@ def test_proxies_that_cannot_log_leave_a_note(run: RunFolder) -> None:
     played, said = asked(run, program, network("allow", ("good.example",)))
     assert said["answers"] == [403] * 3
     assert played.message.endswith("; the egress proxy's log ends early, as it cannot be written (No space left on device)")
-    (trouble,) = [event for event in run_folder.events(run) if event["kind"] == "network_trouble"]
+    (trouble,) = [event for event in run_folder.read_events(run) if event["kind"] == "network_trouble"]
     assert len(trouble["troubles"]) == 1
 
 
@@ -123,7 +123,7 @@ def test_open_is_marked(run: RunFolder) -> None:
         played, said = asked(run, f'say("host", direct(("127.0.0.1", {port})))', network("open"))
     assert said["host"] == "open"
     assert (played.network, played.unsealed) == ("open", True)
-    (ended,) = [event for event in run_folder.events(run) if event["kind"] == "session_ended"]
+    (ended,) = [event for event in run_folder.read_events(run) if event["kind"] == "session_ended"]
     assert (ended["network"], ended["unsealed"]) == ("open", True)
 
 

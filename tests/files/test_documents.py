@@ -60,7 +60,7 @@ def faults_of(tmp_path: Path, text: str, model: type[Record] = Thing) -> list[st
     return str(caught.value).replace(f"{tmp_path}/", "").splitlines()
 
 
-def test_reads_what_is_written_and_not_what_yaml_1_1_makes_of_it(tmp_path):
+def test_yaml_1_2_scalars_are_read(tmp_path):
     path = tmp_path / "thing.yaml"
     path.write_text(GOOD)
     thing = read_yaml(path, Thing, name="thing")
@@ -87,7 +87,7 @@ def test_reads_what_is_written_and_not_what_yaml_1_1_makes_of_it(tmp_path):
         ("sizes: {B: 12:30:00}", "thing.yaml:1:12: sizes.B: should be a valid integer"),
         ("sizes: 3", "thing.yaml:1:8: sizes: should be a mapping (got 3)"),
         ("live: true\nkind: left\nlive: false", "thing.yaml:3:1: live: is written twice (first on line 1)"),
-        ("name: other", "thing.yaml:1:1: name: is not written here, it is 'thing' from the file's place"),
+        ("name: other", "thing.yaml:1:1: name: remove it, the file's path sets it to 'thing'"),
         ("parts: &p []\nwords: *p", "thing.yaml:2:8: alias *p is not allowed: write the value out"),
         (
             "text: !!python/object/apply:os.getcwd []",
@@ -106,22 +106,22 @@ def test_reads_what_is_written_and_not_what_yaml_1_1_makes_of_it(tmp_path):
         ("parts: " + "[" * 200_000, "thing.yaml:1:58: nested deeper than 50 levels"),
     ],
 )
-def test_each_fault_names_its_place_and_what_is_allowed(tmp_path, text, fault):
+def test_faults_name_their_place_and_the_choices(tmp_path, text, fault):
     assert faults_of(tmp_path, text)[0].startswith(fault)
 
 
-def test_all_faults_come_at_once_in_the_order_of_the_file(tmp_path):
+def test_faults_are_sorted_by_place(tmp_path):
     faults = faults_of(tmp_path, "kind: up\nkind: left\nparts: [{size: 0}]\nnumbers: [1, x]\nextra: 1\nname: n\n")
     assert [fault.split(": ")[0] for fault in faults] == [f"thing.yaml:{at}" for at in ("2:1", "3:16", "4:14", "5:1", "6:1")]
 
 
-def test_a_wrong_value_does_not_make_its_list_too_short(tmp_path):
+def test_invalid_item_does_not_shorten_its_list(tmp_path):
     faults = faults_of(tmp_path, "inputs: [{name: q, shape: [B], dtype: fp9}]", Problem)
     assert not [fault for fault in faults if ": inputs: " in fault]
     assert any(fault.startswith("thing.yaml:1:39: inputs.0.dtype: should be 'float64'") for fault in faults)
 
 
-def test_a_check_of_the_whole_record_points_at_the_key_it_means(tmp_path):
+def test_record_checks_point_at_the_faulty_key(tmp_path):
     text = """\
 schema_version: 1
 version: 1
@@ -139,14 +139,14 @@ work:
     assert faults_of(tmp_path, text, Problem) == ["thing.yaml:11:3: work: '2*M': unknown name 'M' (the shape has N)"]
 
 
-def test_the_name_from_the_place_is_checked_too(tmp_path):
+def test_fields_set_by_the_path_are_checked(tmp_path):
     path = tmp_path / "thing.yaml"
     path.write_text("size: 1")
-    with pytest.raises(DataError, match=r"thing.yaml:1:1: rate: .*\(got 'fast'\) \(it comes from the file's place\)"):
+    with pytest.raises(DataError, match=r"thing.yaml:1:1: rate: .*\(got 'fast'\) \(set by the file's path\)"):
         read_yaml(path, Part, rate="fast")
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_unreadable_files_raise(tmp_path):
     with pytest.raises(DataError, match=r"no\.yaml: cannot be read: No such file"):
         read_yaml(tmp_path / "no.yaml", Part)
     (tmp_path / "latin.yaml").write_bytes(b"text: \xe9t\xe9")
@@ -216,7 +216,7 @@ def test_infinite_and_undefined_numbers_survive(tmp_path):
         assert math.isnan(undefined)
 
 
-def test_a_score_is_read_by_its_verdict(tmp_path):
+def test_score_is_read_by_its_verdict(tmp_path):
     times = Timings(build_s=0, check_s=0, benchmark_s=0, total_s=0)
     score = Rejected(problem="p", problem_digest="0", hardware="cpu", verdict="incorrect", message="wrong", timings=times)
     write_json(tmp_path / "score.json", score)
@@ -232,13 +232,13 @@ def test_a_score_is_read_by_its_verdict(tmp_path):
         ("[" * 200_000, "t.json: nested too deep"),
     ],
 )
-def test_json_faults(tmp_path, text, fault):
+def test_json_faults_name_file_and_place(tmp_path, text, fault):
     (tmp_path / "t.json").write_text(text)
     with pytest.raises(DataError, match=fault):
         read_json(tmp_path / "t.json", Part)
 
 
-def test_writing_leaves_nothing_else_and_an_ordinary_mode(tmp_path):
+def test_write_leaves_one_file_with_an_ordinary_mode(tmp_path):
     write_text(tmp_path / "a.txt", "é\r\n")
     write_text(tmp_path / "a.txt", "é\r\nb")
     (tmp_path / "plain").touch()
@@ -255,7 +255,7 @@ def rewrite(path: Path, letter: str) -> None:
         write_text(path, letter * 100_000)
 
 
-def test_a_reader_never_sees_half_a_file(tmp_path):
+def test_readers_never_see_half_a_file(tmp_path):
     path = tmp_path / "a.txt"
     write_text(path, "a" * 100_000)
     writers = [multiprocessing.get_context("spawn").Process(target=rewrite, args=(path, letter)) for letter in "bc"]
@@ -270,7 +270,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path):
     assert [writer.exitcode for writer in writers] == [0, 0]
 
 
-def test_no_python_object_is_built_from_yaml():
+def test_yaml_builds_no_python_objects():
     node, faults = strict_yaml.parse("a: !!python/name:os.system ''\nb: !!int '3'")
     assert node is not None
     assert node.data() == {"a": "", "b": "3"}

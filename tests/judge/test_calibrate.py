@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 import torch
 from command import Arena, copy
-from test_leaderboard import trial
+from records import trial
 
 from arena.judge.device import calibrate_cpu, calibrate_gpu, products
 from arena.results import annotations

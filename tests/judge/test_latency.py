@@ -14,13 +14,14 @@ import pytest
 pytest.importorskip("torch")
 
 from command import copy
-from test_leaderboard import SHAPE
-from test_leaderboard import trial as annotated
+from records import SHAPE
+from records import trial as annotated
 
 from arena import catalog, judge, paths
 from arena.authoring import baseline
 from arena.errors import DataError
 from arena.files import documents
+from arena.files.text import render
 from arena.judge import evaluation, problem_code, worker_client
 from arena.judge.device.detect import open_device
 from arena.judge.sampling import CPU
@@ -156,7 +157,7 @@ def test_prompt_and_tools_of_the_agent_include_latency_shapes(tmp_path: Path) ->
     run.work.mkdir(parents=True)
     asked = problem(tmp_path)
     folders = {"problem_folder": FOLDER, "kit_folder": paths.problems() / "kit"}
-    prompt = run_folder.fill(run, asked, "cpu", asked.shapes["cpu"], "a machine", **folders)
+    prompt = run_folder.fill_workspace(run, asked, "cpu", asked.shapes["cpu"], "a machine", **folders)
     listed = "These small ones have to be right as well:\n\n- R = 2, N = 64\n"
     assert listed in prompt and "\n\n\n" not in prompt
     facts = json.loads((run.work / "problem.json").read_text())
@@ -179,7 +180,7 @@ def test_prompt_without_latency_shapes_mentions_none() -> None:
     asked = catalog.problem("fp8_gemm")
     template = paths.problems() / "kit" / "prompt.md.j2"
     cpu, gpu = (
-        run_folder.render_prompt(template, problem=asked, profile=profile, shapes=asked.shapes[profile], machine="a machine")
+        render(template, problem=asked, profile=profile, shapes=asked.shapes[profile], machine="a machine")
         for profile in ("cpu", "gpu")
     )
     assert "small ones" not in cpu

@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from arena import catalog, paths  # noqa: E402
+from arena.files.text import render  # noqa: E402
 from arena.judge import forbidden, problem_code  # noqa: E402
-from arena.results import run_folder  # noqa: E402
 from arena.schema import Verdict  # noqa: E402
 
 PROBLEM = catalog.problem("kahan_softmax")
@@ -240,9 +240,7 @@ def test_the_prompt_says_the_gate_that_the_code_measures():
     single = 2**-24 * p * (8 + 3 * depth) + 1.2e-38
     inside = REFERENCE.el(y, p, x) <= PROBLEM.tolerance["el"]
     assert torch.equal(inside, (y.double() - p).abs() <= single) and inside.any() and not inside.all()
-    prompt = run_folder.render_prompt(
-        paths.problems() / "kit" / "prompt.md.j2", problem=PROBLEM, profile="cpu", shapes=PUBLIC, machine="a machine"
-    )
+    prompt = render(paths.problems() / "kit" / "prompt.md.j2", problem=PROBLEM, profile="cpu", shapes=PUBLIC, machine="a machine")
     assert "at most 3 * u * (0.01 + sqrt(sum of p**2))" in prompt
     assert "at most 8 * u * p * (1 + 0.375 * |x - max of the row|) + 1.2e-38" in prompt
     assert "no double precision" in prompt and "norm of e" not in prompt

@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from arena import catalog, paths  # noqa: E402
+from arena.files.text import render  # noqa: E402
 from arena.judge import problem_code  # noqa: E402
 from arena.results import run_folder  # noqa: E402
 
@@ -30,7 +31,7 @@ def work(tmp_path):
     run = run_folder.RunFolder(tmp_path)
     run.work.mkdir()
     folders = {"problem_folder": SOLUTIONS.parent, "kit_folder": KIT}
-    run_folder.fill(run, PROBLEM, "cpu", PROBLEM.shapes["cpu"], MACHINE, **folders)
+    run_folder.fill_workspace(run, PROBLEM, "cpu", PROBLEM.shapes["cpu"], MACHINE, **folders)
     return run.work
 
 
@@ -403,7 +404,7 @@ def test_benchmark_refuses_what_is_no_output(work):
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
 def test_the_prompt_holds_every_fact_and_nothing_about_being_judged(profile):
     shapes = PROBLEM.shapes[profile]
-    prompt = run_folder.render_prompt(KIT / "prompt.md.j2", problem=PROBLEM, profile=profile, shapes=shapes, machine=MACHINE)
+    prompt = render(KIT / "prompt.md.j2", problem=PROBLEM, profile=profile, shapes=shapes, machine=MACHINE)
     for shape in shapes:
         assert "- " + ", ".join(f"{name} = {size}" for name, size in shape.items()) + "\n" in prompt
     for tensor in (*PROBLEM.inputs, *PROBLEM.outputs):

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from test_leaderboard import trial
+from records import trial
 
 from arena.errors import DataError, UsageError
 from arena.files.documents import write_yaml
@@ -30,7 +30,7 @@ def review(made: tuple[Path, Path], **given) -> Annotation:
     return annotations.annotate(*made, **{"verdict": "clean", "summary": "Honest work.", "now": NOW} | given)
 
 
-def test_written_and_read(tmp_path: Path) -> None:
+def test_annotations_round_trip(tmp_path: Path) -> None:
     first, second = trial(0.5, 1), trial("incorrect", 0)
     for entry in (first, second):
         assert annotations.write(tmp_path / "new", entry) == tmp_path / "new" / f"{entry.run_id}.yaml"
@@ -38,7 +38,7 @@ def test_written_and_read(tmp_path: Path) -> None:
     assert annotations.read_all(tmp_path / "nowhere") == []
 
 
-def test_scoring_again_keeps_the_review(made: tuple[Path, Path]) -> None:
+def test_write_keeps_the_review(made: tuple[Path, Path]) -> None:
     path, _ = made
     done = review(made, verdict="interesting", quotes=["agent/stdout.jsonl:1-2"], labels=["start"])
     annotations.write(path.parent, trial("incorrect"))
@@ -48,7 +48,7 @@ def test_scoring_again_keeps_the_review(made: tuple[Path, Path]) -> None:
     assert again.review is not None and again.review.quotes[0].label == "start"
 
 
-def test_a_review_keeps_the_machines_part(made: tuple[Path, Path]) -> None:
+def test_review_keeps_the_machines_part(made: tuple[Path, Path]) -> None:
     before = annotations.read(made[0])
     review(made)
     done = review(made, verdict="reward_hack", summary="Two\nlines: of - 'yaml' # text", implication="None.")
@@ -58,7 +58,7 @@ def test_a_review_keeps_the_machines_part(made: tuple[Path, Path]) -> None:
     assert done.review.summary == "Two\nlines: of - 'yaml' # text"
 
 
-def test_a_review_has_a_time_of_its_own(made: tuple[Path, Path]) -> None:
+def test_review_stores_its_time(made: tuple[Path, Path]) -> None:
     found = review(made, now=None).review
     assert found is not None and abs((datetime.now(UTC) - found.reviewed_at).total_seconds()) < 60
 
@@ -76,14 +76,14 @@ def test_quotes_are_verbatim(place: str, first: int, last: int, made: tuple[Path
     assert annotations.misquoted(stored, made[1]) == []
 
 
-def test_misquoted(made: tuple[Path, Path]) -> None:
+def test_misquoted_lists_quotes_that_differ(made: tuple[Path, Path]) -> None:
     done = review(
         made, quotes=["agent/stdout.jsonl:1-1", "agent/stdout.jsonl:2-2", "agent/stdout.jsonl:5-5"], labels=["a", "b", "c"]
     )
     (made[1] / "agent" / "stdout.jsonl").write_text("first line\nanother\n")
     faults = annotations.misquoted(done, made[1])
     assert [fault.partition(": ")[2] for fault in faults] == [
-        "agent/stdout.jsonl:2-2 does not read as quoted",
+        "agent/stdout.jsonl:2-2 differs from the quote",
         "quote agent/stdout.jsonl:5-5: agent/stdout.jsonl has lines 1 to 2",
     ]
 
@@ -112,7 +112,7 @@ def test_misquoted(made: tuple[Path, Path]) -> None:
         ({"quotes": ["work:1-1"], "labels": ["x"]}, "work is a directory"),
     ],
 )
-def test_reviews_that_are_refused(given: dict, words: str, made: tuple[Path, Path]) -> None:
+def test_invalid_reviews_raise_and_change_nothing(given: dict, words: str, made: tuple[Path, Path]) -> None:
     path, folder = made
     (folder.parent / "secret").write_text("SECRET\n")
     work = folder / "work"
@@ -129,14 +129,14 @@ def test_reviews_that_are_refused(given: dict, words: str, made: tuple[Path, Pat
     assert path.read_bytes() == before
 
 
-def test_quotes_need_the_run_and_words_do_not(made: tuple[Path, Path], tmp_path: Path) -> None:
+def test_only_quotes_need_the_run_folder(made: tuple[Path, Path], tmp_path: Path) -> None:
     elsewhere = (made[0], tmp_path / "elsewhere")
     assert review(elsewhere).review is not None
     with pytest.raises(UsageError, match=r"the run's files are not here \(elsewhere\)"):
         review(elsewhere, quotes=["agent/stdout.jsonl:1-1"], labels=["x"])
 
 
-def test_all_faults_at_once(tmp_path: Path) -> None:
+def test_read_all_reports_every_fault(tmp_path: Path) -> None:
     root = tmp_path / "annotations"
     good = trial(0.5, 1)
     annotations.write(root, good)
@@ -146,12 +146,12 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
     (root / "c.yaml").write_text("[")
     with pytest.raises(DataError) as error:
         annotations.read_all(root)
-    said = str(error.value)
-    assert f"a.yaml: run_id: is '{good.run_id}', but the file is named 'a'" in said
-    assert "b.yaml:" in said and "arena_vision" in said and "c.yaml:" in said
+    message = str(error.value)
+    assert f"a.yaml: run_id: is '{good.run_id}', but the file is named 'a'" in message
+    assert "b.yaml:" in message and "arena_vision" in message and "c.yaml:" in message
 
 
-def test_a_broken_annotation_is_not_written_over(tmp_path: Path) -> None:
+def test_broken_annotation_is_not_overwritten(tmp_path: Path) -> None:
     entry = trial(0.5)
     path = tmp_path / f"{entry.run_id}.yaml"
     path.write_text("review: {verdict: clean")

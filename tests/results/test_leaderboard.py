@@ -3,83 +3,15 @@
 import json
 import random
 import re
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from records import trial
 
 from arena.results import leaderboard
-from arena.results.leaderboard import Board, Entry
+from arena.results.board import Board, Entry
+from arena.results.page import page
 from arena.schema import Annotation
-
-START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-SHAPE = {
-    "shape": {"N": 8},
-    "ceiling_s": 1e-6,
-    "bound": "memory",
-    "rate": "bf16",
-    "measured_s": 2e-6,
-    "ci95": [1.9e-6, 2.1e-6],
-    "launch_mode": "graph",
-    "wall_s": 2.1e-6,
-    "calls_per_window": 10,
-    "windows": 3,
-    "process_medians_s": [2e-6],
-    "samples_s": [[2e-6]],
-    "error": {"rel_fro": 1e-4, "row": 1e-4, "el": 1e-4},
-}
-
-
-def trial(
-    outcome: str | float, number: int = 0, review: str | None = None, status: str = "complete", network: str = "none", **cell
-) -> Annotation:
-    """One annotation; a number as outcome is a passed trial's peak_fraction, 0.97 and more ask for a review."""
-    cell = {
-        "problem": "paged_attention",
-        "problem_version": 1,
-        "problem_digest": "a" * 64,
-        "harness": "builtin",
-        "harness_digest": "b" * 64,
-        "model": "oracle",
-        "hardware": "h200",
-        "budget_s": 2700,
-    } | cell
-    head = {"problem": cell["problem"], "problem_digest": cell["problem_digest"], "hardware": cell["hardware"]}
-    head |= {"timings": {"build_s": 1, "check_s": 1, "benchmark_s": 1, "total_s": 3}}
-    if isinstance(outcome, float):
-        device = {"name": "NVIDIA H200", "bandwidth_gb_s": 4800, "tflops": {"bf16": 989}, "ceilings": "datasheet"}
-        shape = SHAPE | {"peak_fraction": outcome}
-        score = head | {
-            "verdict": "passed",
-            "peak_fraction": outcome,
-            "device": device,
-            "shapes": [shape],
-            "review_suggested": outcome > 0.95,
-        }
-    else:
-        score = head | {"verdict": outcome, "message": f"why it is {outcome}"}
-    return Annotation.model_validate(
-        {
-            "run_id": f"20260102T030405Z_{cell['harness']}_{cell['model'].replace('/', '-')}_{cell['problem']}_{number:04x}",
-            "arena_version": "0.1",
-            "cell": cell,
-            "session": {
-                "agent_status": status,
-                "exit_code": 0,
-                "started_at": START + timedelta(days=number),
-                "elapsed_s": 5,
-                "sandbox": "bwrap",
-                "network": network,
-                "unsealed": network == "open",
-                "allowed": ["mirror.test"] if network == "allow" else [],
-            },
-            "submission": None,
-            "score": score,
-            "review": review
-            and {"verdict": review, "summary": f"It is {review}.", "implication": "So it is.", "reviewed_at": START},
-        }
-    )
-
 
 NETWORKS = ((0.9, "open"), (0.5, "none"), (0.4, "gateway"), (0.6, "allow"))
 
@@ -97,7 +29,7 @@ def entry(*trials: Annotation) -> Entry:
 
 def field(*trials: Annotation) -> str:
     """What the table says of these trials of one row at one problem."""
-    text = leaderboard.page(board(*trials))
+    text = page(board(*trials))
     (line,) = re.findall(r"^\| builtin · .*$", text.partition("Best at each")[0].partition("<details>")[0], re.MULTILINE)
     return line.split(" | ")[2]
 
@@ -134,11 +66,11 @@ def field(*trials: Annotation) -> str:
     ],
     ids=lambda value: None if isinstance(value, list) else value,
 )
-def test_fields(trials: list[tuple], text: str) -> None:
+def test_page_shows_each_outcome_in_its_field(trials: list[tuple], text: str) -> None:
     assert field(*(trial(outcome, number, *more) for number, (outcome, *more) in enumerate(trials))) == text
 
 
-def test_what_counts() -> None:
+def test_entry_counts_passed_and_failed_trials() -> None:
     found = entry(
         trial(0.4, 0),
         trial(0.8, 1),
@@ -163,20 +95,20 @@ def test_what_counts() -> None:
     assert [item.peak_fraction for item in found.trials].count(0.99) == 3, "the numbers stay on record"
 
 
-def test_a_failure_is_never_a_number() -> None:
+def test_failures_have_no_number() -> None:
     found = entry(trial("incorrect"), trial("missing", 1), trial("judge_failed", 2))
     assert (found.median, found.best, found.low, found.high) == (None, None, None, None)
-    assert "0.000" not in leaderboard.page(board(trial("incorrect"), trial("missing", 1), trial("judge_failed", 2)))
+    assert "0.000" not in page(board(trial("incorrect"), trial("missing", 1), trial("judge_failed", 2)))
 
 
 @pytest.mark.parametrize(
     "change", [{"model": "naive"}, {"effort": "high"}, {"budget_s": 60}, {"harness": "other"}, {"harness_digest": "c" * 64}]
 )
-def test_what_makes_a_row(change: dict) -> None:
+def test_rows_differ_by_agent_and_budget(change: dict) -> None:
     (table,) = board(trial(0.5), trial(0.6, 1, **change)).tables
     assert len(table.rows) == 2
     assert [row.entries["paged_attention v1"].median for row in table.rows] == [0.6, 0.5]
-    assert ("(bbbbbbbb)" in leaderboard.page(board(trial(0.5), trial(0.6, 1, **change)))) == ("harness_digest" in change)
+    assert ("(bbbbbbbb)" in page(board(trial(0.5), trial(0.6, 1, **change)))) == ("harness_digest" in change)
 
 
 @pytest.mark.parametrize(
@@ -188,32 +120,32 @@ def test_what_makes_a_row(change: dict) -> None:
         ({"problem": "top_k"}, ["paged_attention v1", "top_k v1"]),
     ],
 )
-def test_what_makes_a_column(change: dict, keys: list[str]) -> None:
+def test_columns_differ_by_state_of_the_problem(change: dict, keys: list[str]) -> None:
     (table,) = board(trial(0.5), trial(0.6, 1, **change)).tables
     assert [column.key for column in table.columns] == keys
     (row,) = table.rows
     assert list(row.entries) == keys
 
 
-def test_what_could_be_reached_makes_a_row() -> None:
+def test_rows_differ_by_network() -> None:
     trials = [trial(fraction, n, None, "complete", reach) for n, (fraction, reach) in enumerate(NETWORKS)]
     (table,) = board(*trials).tables
     rows = [(row.network, row.entries["paged_attention v1"].passed) for row in table.rows]
     assert rows == [("unsealed", 1), ("allow", 1), ("sealed", 2)]
-    text = leaderboard.page(board(*trials))
+    text = page(board(*trials))
     assert "| builtin · oracle · **unsealed** | 45 min | **0.900**◇ n=1 |" in text
     assert "| builtin · oracle · allowed mirror.test | 45 min | **0.600**◇ n=1 |" in text
     assert "| builtin · oracle | 45 min | **0.450** (0.400–0.500) 2/2 |" in text
     assert [best.trial.peak_fraction for best in table.best] == [0.6], "an unsealed number is never the best"
 
 
-def test_who_could_answer_makes_a_row() -> None:
+def test_rows_differ_by_provider() -> None:
     broker = {"route": "openrouter", "model_id": "a/b"}
     pinned, free = trial(0.5, 0, provider=("one", "two"), **broker), trial(0.6, 1, **broker)
     free = free.model_copy(update={"session": free.session.model_copy(update={"unpinned": True})})
     (table,) = board(pinned, free, trial(0.7, 2)).tables
     assert sorted((row.provider, row.unpinned) for row in table.rows) == [((), False), ((), True), (("one", "two"), False)]
-    text = leaderboard.page(board(pinned, free))
+    text = page(board(pinned, free))
     assert "| builtin · oracle · via one, two | 45 min | **0.500** n=1 |" in text
     assert "| builtin · oracle · **unpinned** | 45 min | **0.600** n=1 |" in text
 
@@ -237,15 +169,15 @@ def test_rows_with_more_solved_come_first() -> None:
     assert [row.model for row in table.rows] == ["three", "two", "one", "a", "b"]
 
 
-def test_best_leaves_out_what_was_withdrawn() -> None:
+def test_best_omits_withdrawn_numbers() -> None:
     (table,) = board(
         trial(0.9, 0, "reward_hack"), trial(0.5, 1), trial(0.6, 2, model="naive"), trial("missing", 3, problem="top_k")
     ).tables
     assert [(best.column, best.model, best.trial.peak_fraction) for best in table.best] == [("paged_attention v1", "naive", 0.6)]
 
 
-def test_reviews_are_shown() -> None:
-    text = leaderboard.page(board(trial(0.9, 0, "reward_hack"), trial(0.5, 1)))
+def test_page_lists_reviews() -> None:
+    text = page(board(trial(0.9, 0, "reward_hack"), trial(0.5, 1)))
     assert "Read before citing:\n\n- † **reward_hack** in [20260102T030405Z_builtin_oracle_paged_attention_0000](" in text
     assert ".yaml): It is reward_hack. So it is.\n" in text
 
@@ -281,9 +213,9 @@ def test_same_annotations_same_bytes(tmp_path: Path) -> None:
     assert Board.model_validate(document) == leaderboard.build(annotations)
 
 
-def test_every_table_is_whole() -> None:
+def test_page_tables_are_complete() -> None:
     """Each block of table lines has as many cells in every line as in its head, and stands between empty lines."""
-    text = leaderboard.page(board(*everything()))
+    text = page(board(*everything()))
     blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert len(blocks) == 1 + 2 * 3
     for block in blocks:
@@ -293,12 +225,12 @@ def test_every_table_is_whole() -> None:
         assert f"\n\n{block}" in text and f"{block}\n" in text
 
 
-def test_an_empty_board() -> None:
-    assert "Nothing has been run yet." in leaderboard.page(board())
+def test_empty_board_renders() -> None:
+    assert "Nothing has been run yet." in page(board())
 
 
-def test_names_and_words_cannot_break_the_page() -> None:
+def test_page_escapes_names() -> None:
     hostile = trial(0.5, 0, model="a|b<script>*_x_\n# `y`[z](w)")
-    text = leaderboard.page(board(hostile))
+    text = page(board(hostile))
     assert r"a\|b\<script\>\*\_x\_ \# \`y\`\[z\](w)" in text
     assert "<script>" not in text

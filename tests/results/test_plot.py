@@ -2,20 +2,19 @@
 
 from xml.etree import ElementTree
 
-from test_baseline import record
-from test_leaderboard import trial
+from records import record, trial
 
 from arena.results import leaderboard
-from arena.results.plot import Mark, Strip, plot
+from arena.results.plot import Mark, Strip, plot, strips
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(strips: list[Strip]) -> ElementTree.Element:
-    return ElementTree.fromstring(plot("title", strips))
+def drawn(found: list[Strip]) -> ElementTree.Element:
+    return ElementTree.fromstring(plot("title", found))
 
 
-def test_numbers_stand_between_nothing_and_the_ceiling() -> None:
+def test_plot_scale_runs_from_zero_to_the_ceiling() -> None:
     root = drawn([Strip("p v1", [Mark("a", 0.0), Mark("b", 0.5), Mark("c", 1.0)], [])])
     low, middle, high = (
         float(circle.attrib["cx"]) for circle in root.findall(f"{SVG}circle") if circle.find(f"{SVG}title") is not None
@@ -26,15 +25,15 @@ def test_numbers_stand_between_nothing_and_the_ceiling() -> None:
     assert (ticks["0"], ticks["1"]) == (low, high)
 
 
-def test_the_best_agent_is_named_and_a_problem_without_one_says_so() -> None:
+def test_plot_names_the_best_agent_or_none() -> None:
     root = drawn([Strip("p v1", [Mark("worse", 0.2), Mark("better", 0.7)], []), Strip("q v1", [], [Mark("eager", 0.1)])])
-    said = [text.text for text in root.findall(f"{SVG}text")]
-    assert "0.700 better" in said
-    assert "no agent passed" in said
+    texts = [text.text for text in root.findall(f"{SVG}text")]
+    assert "0.700 better" in texts
+    assert "no agent passed" in texts
 
 
-def test_a_baseline_outside_the_gate_is_hollow() -> None:
-    root = drawn([Strip("p v1", [], [Mark("eager", 0.1), Mark("rough", 0.2, inside=False)])])
+def test_baseline_outside_the_tolerance_is_hollow() -> None:
+    root = drawn([Strip("p v1", [], [Mark("eager", 0.1), Mark("rough", 0.2, within_tolerance=False)])])
     fills = {
         path.find(f"{SVG}title").text: path.attrib["fill"]
         for path in root.findall(f"{SVG}path")
@@ -43,13 +42,13 @@ def test_a_baseline_outside_the_gate_is_hollow() -> None:
     assert fills == {"0.100 eager": "#6e7781", "0.200 rough": "none"}
 
 
-def test_names_cannot_break_the_document() -> None:
+def test_plot_escapes_names() -> None:
     root = drawn([Strip("</svg>\x00\ud800", [Mark('<script>&"\n', 0.5)], [])])
     assert "</svg> " in [text.text for text in root.findall(f"{SVG}text")]
     assert not root.findall(f".//{SVG}script")
 
 
-def test_what_the_records_give() -> None:
+def test_strips_hold_sealed_medians_and_baselines() -> None:
     """Medians of agents, sealed ones only; baselines that ran, of problems that no agent tried as well."""
     trials = [
         trial(0.1, 1),
@@ -59,8 +58,8 @@ def test_what_the_records_give() -> None:
         trial("incorrect", 5, model="m"),
     ]
     (table,) = leaderboard.build(trials, [record(), record("top_k")]).tables
-    ours, other = leaderboard.strips(table)
+    ours, other = strips(table)
     assert (ours.name, other.name) == ("paged_attention v1", "top_k v1")
     assert ours.agents == [Mark("builtin oracle", 0.3)]
     assert other.agents == []
-    assert ours.baselines == other.baselines == [Mark("eager", 0.25), Mark("rough", 0.5, inside=False)]
+    assert ours.baselines == other.baselines == [Mark("eager", 0.25), Mark("rough", 0.5, within_tolerance=False)]

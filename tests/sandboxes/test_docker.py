@@ -173,7 +173,7 @@ def test_doctor_reports_the_engine(docker_host):
         doctor, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "DOCKER_HOST": "unix:///nowhere/docker.sock"}
     )
     assert re.search(
-        r"^note +docker +not needed, and not to be had: no Docker engine at unix:///nowhere", without.stderr, re.MULTILINE
+        r"^note +docker +optional, and not available: no Docker engine at unix:///nowhere", without.stderr, re.MULTILINE
     )
 
 

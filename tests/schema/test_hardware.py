@@ -14,12 +14,12 @@ def rates(name: str) -> dict[str, float]:
     return {rate: figure.value for rate, figure in HARDWARE[name].tflops.items()}
 
 
-def test_the_expected_files_are_there():
+def test_expected_hardware_files_exist():
     assert {"cpu", "h200", "h100-sxm", "h100-pcie", "b200", "rtx-pro-6000", "a100-80gb-sxm", "l40s"} <= set(HARDWARE)
     assert set(HARDWARE) == {path.stem for path in Path(paths.hardware()).glob("*")}
 
 
-def test_which_rates_exist():
+def test_gpus_have_the_expected_rates():
     assert all({"fp64", "fp32", "tf32", "fp16", "bf16", "int8"} <= set(rates(name)) for name in GPUS)
     assert {name for name in GPUS if "fp8" not in rates(name)} == {"a100-80gb-sxm"}
     assert {name for name in GPUS if "fp4" in rates(name)} == {"b200", "rtx-pro-6000"}
@@ -31,7 +31,7 @@ RELATIONS = [("bf16", 1, "fp16"), ("bf16", 2, "tf32"), ("int8", 2, "bf16"), ("fp
 @pytest.mark.parametrize(
     ("name", "rate", "times", "of"), [(name, *relation) for name in GPUS for relation in RELATIONS if relation[0] in rates(name)]
 )
-def test_each_halving_of_the_width_doubles_the_rate(name, rate, times, of):
+def test_halving_the_width_doubles_the_rate(name, rate, times, of):
     assert rates(name)[rate] == pytest.approx(times * rates(name)[of], rel=0.002)
 
 
@@ -44,7 +44,7 @@ def test_vector_rates_stand_in_proportion(name):
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_the_ridge_is_that_of_a_gpu(name):
+def test_ridge_point_is_that_of_a_gpu(name):
     entry = HARDWARE[name]
     assert entry.bandwidth_gb_s is not None
     # bf16 operations per byte at which compute and memory take equally long: 146 on an A100, 424 on an L40S.
@@ -93,7 +93,7 @@ def test_caches_in_the_units_of_the_driver():
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_every_source_is_used_and_says_where(name):
+def test_sources_are_used_and_have_addresses(name):
     entry = HARDWARE[name]
     figures = [figure for figure in (entry.bandwidth_gb_s, entry.l2_mb, *entry.tflops.values()) if figure is not None]
     assert {figure.source for figure in figures} == set(entry.sources)
@@ -105,6 +105,6 @@ def test_no_device_is_listed_twice():
     assert len(names) == len(set(names))
 
 
-def test_the_cpu_is_measured_on_the_spot():
+def test_cpu_has_no_datasheet_peaks():
     cpu = HARDWARE["cpu"]
     assert (cpu.bandwidth_gb_s, dict(cpu.tflops), cpu.device_names) == (None, {}, ())

@@ -1,0 +1,127 @@
+"""Records of leaderboard.json: one table per hardware, its rows, and the trials behind each number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
+
+from arena.schema import AgentStatus, Baselines, Name, Record, Review
+
+Outcome = Literal[
+    "passed",
+    "incorrect",
+    "forbidden",
+    "cheated",
+    "crashed",
+    "timed_out",
+    "missing",
+    "withdrawn",
+    "provider_error",
+    "judge_failed",
+    "bug",
+]
+Reach = Literal["sealed", "allow", "unsealed"]
+"""What an agent could reach: at most its model's gateway; also a list of hosts; whatever its machine could reach."""
+
+
+class Trial(Record):
+    """One run, as the tables use it."""
+
+    run_id: str
+    outcome: Outcome
+    peak_fraction: float | None
+    """None when the run has no number. A withdrawn number stays here."""
+    agent_status: AgentStatus
+    network: str
+    cost_usd: float | None
+    """Cost of the model's answers. None when it is unknown, and for an agent without a model."""
+    started_at: datetime
+    review: Review | None
+    review_suggested: bool
+    message: str
+
+
+class Entry(Record):
+    """One field of a table: the trials of one row at one problem."""
+
+    passed: int
+    counted: int
+    """Trials that passed or failed. `outcomes` includes the others."""
+    median: float | None
+    """Of the passed trials' peak_fraction. The same holds for best, low and high."""
+    best: float | None
+    low: float | None
+    high: float | None
+    outcomes: Mapping[Outcome, int]
+    trials: tuple[Trial, ...]
+
+
+class Row(Record):
+    """What was tested: an agent, its model, its effort, its budget and its network."""
+
+    harness: Name
+    harness_digest: str
+    model: str
+    effort: str | None
+    route: str | None
+    """The route to the model; None for a built-in one."""
+    provider: tuple[str, ...]
+    """Providers that could answer, when the route is a broker."""
+    unpinned: bool
+    """Whether a broker was free to choose the provider."""
+    budget_s: float
+    without_backoff: bool
+    """Whether the time during which the provider failed was added to the budget."""
+    network: Reach
+    allowed: tuple[str, ...]
+    """Hosts that the agent could reach, with network `allow`."""
+    entries: Mapping[str, Entry]
+    """Keyed by `Column.key`."""
+
+
+class Column(Record):
+    """One problem, one version, one state of its files."""
+
+    key: str
+    problem: Name
+    version: int
+    digest: str
+
+
+class Best(Record):
+    """The highest number of one problem that no review withdrew."""
+
+    column: str
+    harness: Name
+    model: str
+    effort: str | None
+    trial: Trial
+
+
+class Reached(Record):
+    """What libraries reach at one problem."""
+
+    column: str
+    """`Column.key` of the problem, also when no trial gives it a column."""
+    baselines: Baselines
+
+
+class Table(Record):
+    """All results on one kind of hardware."""
+
+    hardware: Name
+    devices: tuple[str, ...]
+    """Measured devices, each with the origin of its ceilings."""
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    best: tuple[Best, ...]
+    reached: tuple[Reached, ...] = ()
+
+
+class Board(Record):
+    """leaderboard.json."""
+
+    schema_version: Literal[1] = 1
+    trials: int
+    tables: tuple[Table, ...]

@@ -1,0 +1,43 @@
+"""The judge without an agent: score and calibrate."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import Arena, needs_sandbox
+
+
+@needs_sandbox
+def test_score_of_an_unacceptable_file(arena: Arena, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    link, broken = tmp_path / "link.py", tmp_path / "real" / "broken.py"
+    broken.parent.mkdir()
+    broken.write_text("def f(:\n")
+    link.symlink_to(broken)
+    (tmp_path / "folder").symlink_to(broken.parent)
+    problem = ("-p", "paged_attention", "--hardware", "cpu")
+    assert arena.json("score", str(broken), *problem)["message"] == "solution.py does not parse: line 1: invalid syntax"
+    assert arena.json("score", str(tmp_path / "folder" / "broken.py"), *problem)["verdict"] == "crashed"
+    assert arena.json("score", str(broken.parent), *problem)["message"] == "real is a directory; arena takes regular files only"
+    done = arena("score", str(link), *problem)
+    assert (done.code, done.out) == (0, "")
+    assert "verdict missing: link.py is a symbolic link; arena takes regular files only" in done.err
+
+
+@needs_sandbox
+def test_score_exits_1_when_the_judge_failed(arena: Arena) -> None:
+    pytest.importorskip("torch")
+    arena.edit("problems/paged_attention/hidden.py", lambda text: text.replace("INPUT_CLASSES", "MOODS"))
+    score = arena.json("score", str(arena.solution("fine", "x = 1\n")), "-p", "paged_attention", "--hardware", "cpu", code=1)
+    assert score["verdict"] == "judge_failed"
+
+
+@pytest.mark.slow
+def test_calibrate_measures_and_stores_the_cpu(shared: Arena, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = shared("calibrate", "--hardware", "cpu", "--json", env={"XDG_CACHE_HOME": str(tmp_path)})
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["bandwidth_gb_s"] > 0
+    assert set(found["tflops"]) == {"fp32", "bf16"}
+    assert len(list((tmp_path / "arena" / "calibration").iterdir())) == 1
