@@ -52,5 +52,5 @@ def _calibrate_gpu(hardware: Hardware, gpu: int, as_json: bool) -> None:
     if as_json:
         data(found)
         return
-    tell(f"GPU {gpu}, {safe(opened.device.name)}, driver {safe(found.driver)}, torch {safe(found.torch)}")
+    tell(f"GPU {gpu}, {safe(opened.record.name)}, driver {safe(found.driver)}, torch {safe(found.torch)}")
     show_attainable(found, hardware)
