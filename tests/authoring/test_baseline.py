@@ -25,8 +25,10 @@ boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap
 ROUGH = "\n\nexact = solution\n\n\ndef solution(*inputs):\n    return exact(*inputs) * 1.05\n"
 FRAIL = "\n\nexact = solution\n\n\ndef solution(*inputs):\n    assert inputs[0].abs().max() < 50\n    return exact(*inputs)\n"
 MEASURE = """
-from arena import baseline, baselines, catalog, leaderboard, paths
-from arena.judge.plan import Sampling
+from arena import catalog, paths
+from arena.authoring import baseline
+from arena.results import baselines
+from arena.judge.sampling import Sampling
 from arena.sandboxes import bwrap
 plan = Sampling(processes=1, min_windows=3, max_windows=3)
 record = baseline.measure(catalog.problem("paged_attention"), catalog.hardware("cpu"), bwrap, plan=plan)

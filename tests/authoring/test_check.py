@@ -22,7 +22,7 @@ WRONG = "# verdict: crashed\ndef solution(:\n"
 QUICK = """
 from arena import catalog
 from arena.authoring.check import check_problem
-from arena.judge.plan import Sampling
+from arena.judge.sampling import Sampling
 from arena.sandboxes import bwrap
 plan = Sampling(processes=1, min_windows=3, max_windows=3)
 print(check_problem(catalog.problem("paged_attention"), catalog.hardware("cpu"), bwrap, plan=plan).model_dump_json())

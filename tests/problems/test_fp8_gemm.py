@@ -471,10 +471,10 @@ compiled(upcast.multiply, 1, sizes, num_warps=upcast.TILE["num_warps"], num_stag
 """
 INTERPRET = """
 from arena import catalog
-from arena.judge import code
+from arena.judge import problem_code
 
 torch.cuda.get_device_properties = lambda device: SimpleNamespace(multi_processor_count=3)  # there is no device
-measure = code.load(catalog.problem("fp8_gemm"), "cpu")
+measure = problem_code.load(catalog.problem("fp8_gemm"), "cpu")
 oracle, naive = load("oracle_gpu"), load("naive_gpu")
 
 def answer(module, M, N, inputs):
