@@ -29,7 +29,7 @@ def table(report: Mapping[str, Any], tolerance: Mapping[str, float]) -> Iterator
         yield f"| {finding['name']} | {finding['got']} | {finding['input_class'] or ''} | {error} | {fraction} |"
     others = [f"{f['name']} {f['got']}" for f in report["findings"] if f["kind"] in ("order", "repeat")]
     yield ""
-    yield f"{'; '.join(others)}. Self-test: {', '.join(f['name'] for f in report['findings'] if f['kind'] == 'gate')}."
+    yield f"{'; '.join(others)}. Self-test: {', '.join(f['name'] for f in report['findings'] if f['kind'] == 'degenerate')}."
     yield ""
 
 

@@ -7,15 +7,16 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from arena import catalog, judge, paths
-from arena.authoring import degenerate
+from arena.authoring import contract, degenerate
+from arena.authoring.finding import Finding, Report
 from arena.errors import DataError
 from arena.files.documents import unknown
 from arena.judge.sampling import CPU, GPU, Sampling
 from arena.sandboxes import Sandbox
-from arena.schema import Errors, Hardware, JudgeFailed, Passed, Problem, Profile, Record, Rejected, Score, Verdict
+from arena.schema import Hardware, JudgeFailed, Passed, Problem, Profile, Rejected, Score, Verdict
 from arena.submission import NoSubmission, collect
 from arena.system import tempdirs
 
@@ -44,31 +45,6 @@ in a row lay 12 % apart on one (docs/measurements.md)."""
 
 Scorer = Callable[..., Score]
 """Of the solution at a path, with the published effort or with another plan, and on a GPU of its own or a shared one."""
-
-
-class Finding(Record):
-    """One thing that was checked."""
-
-    kind: Literal["solution", "gate", "repeat", "order"]
-    name: str
-    ok: bool
-    got: str
-    detail: str = ""
-    peak_fraction: float | None = None
-    error: Errors | None = None
-    """Worst error that was seen, where an answer was compared with the reference."""
-    disturbed: tuple[str, ...] = ()
-    """Why shapes had to be timed again."""
-    input_class: str | None = None
-    """The class of inputs on which it was refused."""
-
-
-class Report(Record):
-    """All findings of one problem."""
-
-    problem: str
-    hardware: str
-    findings: tuple[Finding, ...]
 
 
 def check_problem(
@@ -113,10 +89,8 @@ def expected(path: Path) -> str:
 def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[Finding]:
     solutions = catalog.solutions(paths.problems() / problem.name, hardware.profile)
     wanted = {name: expected(path) for name, path in solutions.items()}  # read first: a slip shows at once, not after minutes
-    yield from (
-        Finding(kind="gate", name=name, ok=ok, got="held" if ok else "open", detail=detail)
-        for name, ok, detail in degenerate.gate(problem, hardware.profile)
-    )
+    yield from contract.check(problem)
+    yield from degenerate.check(problem, hardware.profile)
     yield from _absent(solutions)
     yield _nop(problem, hardware, catalog.problem_digest(problem.name))
     passed = {}

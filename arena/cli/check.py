@@ -33,7 +33,8 @@ def check(
         raise UsageError(f"name the problems to check, or --all (known: {', '.join(catalog.problems())})")
     pairs = [options.problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
     sandbox = backend(sandbox_name)
-    from arena.authoring.check import Finding, check_problem
+    from arena.authoring.check import check_problem
+    from arena.authoring.finding import Finding
 
     def show(finding: Finding) -> None:
         mark = "[green]ok  [/]" if finding.ok else "[bold red]FAIL[/]"

@@ -83,7 +83,7 @@ def _finite(
     bad = torch.isfinite(ref) & ~torch.isfinite(out)
     if bad.any():
         where = tuple(torch.nonzero(bad)[0].tolist())
-        text = f"{name}{list(where)} is {out[where].item()} where a finite value is expected"
+        text = f"{name}{list(where) or ''} is {out[where].item()} where a finite value is expected"
         if problem.outputs_given and out[where].isnan():
             text += "; what solution() leaves unwritten is NaN, too"
         raise Rejection("incorrect", text, shape=shape, input_class=input_class)
@@ -95,5 +95,5 @@ def _against(errors: Errors, problem: Problem) -> str:
 
 def _unchanged(ours: Inputs, theirs: Inputs, problem: Problem, shape: Mapping[str, int], input_class: str) -> None:
     for tensor, a, b in zip(problem.inputs, ours, theirs, strict=True):
-        if not torch.equal(a.contiguous().view(torch.uint8), b.view(torch.uint8)):
+        if not torch.equal(*(t.reshape(-1).view(torch.uint8) for t in (a, b))):
             raise Rejection("incorrect", f"solution() changed its input {tensor.name}", shape=shape, input_class=input_class)

@@ -56,7 +56,7 @@ def inside(found: Mapping[str, float], limits: Mapping[str, float]) -> bool:
 def place(name: str, out: Tensor, ref: Tensor) -> str:
     """The worst element of an output, in words."""
     at = worst(out, ref)
-    return f"{name}{list(at)} is {out[at].item():.6g} and should be {ref[at].item():.6g}"
+    return f"{name}{list(at) or ''} is {out[at].item():.6g} and should be {ref[at].item():.6g}"
 
 
 def errors(out: Tensor, ref: Tensor) -> dict[str, float]:
@@ -180,7 +180,7 @@ def check_set(
 
 def same(a: Tensor, b: Tensor) -> bool:
     """Bit by bit, so that NaN equals itself."""
-    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+    return torch.equal(*(t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b)))
 
 
 if __name__ == "__main__":
