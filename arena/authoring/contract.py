@@ -36,14 +36,16 @@ Fault = tuple[str, str]
 
 
 def check(problem: Problem, folder: Path | None = None) -> Iterator[Finding]:
-    """Check every rule on the smallest timed and the smallest hidden shape. `folder` holds a problem that is not in problems/.
+    """Check the rules on the smallest timed and the smallest hidden shape. `folder` holds a problem that is not in problems/.
 
-    The shapes are those for the CPU; a problem that has none is checked on a GPU.
+    The shapes are those for the CPU; a problem that has none is checked on a GPU. Hidden shapes are checked for both.
     """
     profile: Profile = "cpu" if "cpu" in problem.shapes else "gpu"
     device = "cuda" if profile == "gpu" else "cpu"
+    faults = [
+        fault for each in problem.shapes for fault in hidden_shape_faults(problem, each, problem_code.load(problem, each, folder))
+    ]
     code = problem_code.load(problem, profile, folder)
-    faults = list(hidden_shape_faults(problem, profile, code))
     if not faults:
         for shape in [min(shapes, key=problem.bytes) for shapes in (problem.timed(profile), code.extra_shapes) if shapes]:
             faults += shape_faults(problem, code, shape, device)
@@ -59,9 +61,9 @@ def hidden_shape_faults(problem: Problem, profile: Profile, code: Code) -> Itera
     timed = [dict(shape) for shape in problem.timed(profile)]
     for shape in code.extra_shapes:
         if shape.keys() != timed[0].keys():
-            yield "hidden shapes", f"{dict(shape)} lacks one of {', '.join(timed[0])}, or has more"
+            yield "hidden shapes", f"{profile}: {dict(shape)} lacks one of {', '.join(timed[0])}, or has more"
         elif dict(shape) in timed:
-            yield "hidden shapes", f"{dict(shape)} is a timed shape"
+            yield "hidden shapes", f"{profile}: {dict(shape)} is a timed shape"
 
 
 def shape_faults(problem: Problem, code: Code, shape: Mapping[str, int], device: str) -> Iterator[Fault]:
