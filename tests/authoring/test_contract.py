@@ -126,7 +126,7 @@ def test_a_generator_shared_by_two_threads_is_found(folder: Path) -> None:
 # ------------------------------------------------------------------ what problem.yaml itself must keep
 
 
-def refused(folder: Path, old: str, new: str) -> str:
+def fault_of(folder: Path, old: str, new: str) -> str:
     edit(folder, "problem.yaml", old, new)
     with pytest.raises(DataError) as caught:
         read(folder)
@@ -134,20 +134,20 @@ def refused(folder: Path, old: str, new: str) -> str:
 
 
 def test_an_output_size_must_be_named_by_every_shape(folder: Path) -> None:
-    text = refused(folder, "y, shape: [R, N]", "y, shape: [R, M]")
+    text = fault_of(folder, "y, shape: [R, N]", "y, shape: [R, M]")
     assert "problem.yaml" in text
     assert "outputs.y: 'M' is no size of shape {'R': 6, 'N': 8}: write a name that every shape has, or an integer" in text
 
 
 @pytest.mark.parametrize("formula", ["R - 6", "0*R", "R - 60"])
 def test_flops_are_positive_or_declared_as_zero(folder: Path, formula: str) -> None:
-    assert "it must be positive; `flops: 0` declares a problem that memory bounds" in refused(
+    assert "it must be positive; `flops: 0` declares a problem that memory bounds" in fault_of(
         folder, "flops: R*N", f"flops: {formula}"
     )
 
 
 def test_bytes_are_positive(folder: Path) -> None:
-    assert "work.bytes" in refused(folder, "bytes: 8*R*N", "bytes: 0")
+    assert "work.bytes" in fault_of(folder, "bytes: 8*R*N", "bytes: 0")
 
 
 def test_a_problem_may_declare_that_memory_bounds_it(folder: Path) -> None:

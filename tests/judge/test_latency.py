@@ -141,7 +141,7 @@ def test_what_it_does_to_the_device_has_nothing_timed_again(tmp_path: Path) -> N
 
 @boxed
 def test_the_speed_of_a_library_outside_the_gate_needs_no_small_shapes(tmp_path: Path) -> None:
-    asked = baseline.ungated(problem(tmp_path))
+    asked = baseline.without_tolerance(problem(tmp_path))
     assert scored(ROUGH, asked).verdict == "crashed"
     assert scored(ROUGH, asked, hidden=False).latency == ()
 
