@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from records import trial
@@ -27,7 +28,8 @@ def made(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def review(made: tuple[Path, Path], **given) -> Annotation:
-    return annotations.annotate(*made, **{"verdict": "clean", "summary": "Honest work.", "now": NOW} | given)
+    known: dict[str, Any] = {"verdict": "clean", "summary": "Honest work.", "now": NOW}
+    return annotations.annotate(*made, **known | given)
 
 
 def test_annotations_round_trip(tmp_path: Path) -> None:
