@@ -68,7 +68,7 @@ class Transcript:
         return plain(self._tail.strip().rpartition(b"\n")[2].decode(errors="replace"))
 
     def close(self) -> None:
-        """Wait until both streams have ended, as they must once the box is empty."""
+        """Wait until both streams have ended, as they must once the sandbox is empty."""
         for thread in self._threads:
             thread.join(30)
             if thread.is_alive():

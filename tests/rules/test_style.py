@@ -15,16 +15,19 @@ PROSE = [
     *sorted((ROOT / "arena").rglob("*.j2")),
     *sorted((ROOT / "problems" / "kit").iterdir()),
     *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted(ROOT.glob("*.md")),
+    *(path for path in sorted(ROOT.glob("*.md")) if path.name not in ("AGENTS.md", "CHANGELOG.md")),
 ]
-"""What people read, without the deck's own files."""
+"""What people read, without the problems, without examples of bad English, and without the changes of the past."""
 MAY_CATCH_ALL = {
     "arena/judge/worker/main.py",  # a submission may raise anything, and its crash has to become a record
     "arena/authoring/check.py",  # carries an error from a thread to the caller
 }
 MAY_PRINT = ("arena/cli/", "arena/judge/worker/", "arena/sandboxes/programs/", "arena/doctor/programs/")
 """The command line, and programs of their own: what they print is read by arena or kept in a log."""
-REPLACED_WORDS = re.compile(r"\b(somebody|nobody|whoever|whosoever|begun again|boxes|the wall|allow proxy)\b", re.IGNORECASE)
+REPLACED_WORDS = re.compile(
+    r"\b(somebody|nobody(?!:x|:/)|whoever|whosoever|begun again|boxes|the box|a box|the wall(?! clock)|allow proxy)\b",
+    re.IGNORECASE,
+)
 """The glossary (docs/index.md) has other words for these."""
 LONGEST_TEST_NAME = 60
 
@@ -91,7 +94,27 @@ def test_every_package_says_what_belongs_there():
     assert [name(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
+def test_test_names_are_short():
+    found = [
+        f"{name(path)}:{node.lineno}: {node.name} ({len(node.name)})"
+        for path in TESTS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and len(node.name) > LONGEST_TEST_NAME
+    ]
+    assert found == []
+
+
 def test_test_files_are_where_pytest_finds_them():
     """Helpers are imported by their bare names, so no two test files may share one."""
     stems = [path.stem for path in TESTS]
     assert sorted({stem for stem in stems if stems.count(stem) > 1}) == []
+
+
+def test_prose_uses_the_words_of_the_glossary():
+    found = [
+        f"{name(path)}:{number}: {match[0]}"
+        for path in PROSE
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        for match in REPLACED_WORDS.finditer(line)
+    ]
+    assert found == []
