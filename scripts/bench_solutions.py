@@ -1,9 +1,10 @@
-"""How fast a problem's solutions and baselines are, without sandbox or judge: `python scripts/bench_solutions.py fp8_gemm ...`.
+"""Time a problem's solutions and baselines without sandbox or judge: `python scripts/bench_solutions.py fp8_gemm ...`.
 
-For whoever writes one: a first answer in seconds. Each runs in a process of its own, is checked on one public input set of every
-scored shape, and timed over several sets, on a GPU together larger than its cache, and in a CUDA graph where the calls can be
-captured (marked `s` for stream where not), by events around it. A call is what it is to the judge: where a solution returns its
-result, copying it counts. An answer outside the gate is marked `!`. Prints a table; works on `--hardware cpu` too.
+For authors of solutions: a first answer in seconds. Each solution runs in a process of its own. It is checked on one public input
+set of every scored shape. It is timed over several sets, which on a GPU are together larger than its cache. Events time the
+calls, in a CUDA graph where they can be captured (else marked `s` for stream). A call is what it is to the judge: where a
+solution returns its result, copying counts. An answer outside the tolerance is marked `!`. Prints a table; works on
+`--hardware cpu` too.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ import torch
 
 from arena import catalog, paths
 from arena.judge import problem_code
-from arena.judge.ceiling import ceiling, geometric_mean
 from arena.judge.device.detect import open_device
+from arena.judge.score_math import ceiling, geometric_mean
+from arena.judge.verify import within_tolerance
 from arena.results import baselines
 from arena.schema import Device, Hardware, Problem
 
 COLD_BYTES, MOST_SETS, REPEATS = 250_000_000, 64, 7
 SPIN_CYCLES = 3_000_000
-"""The GPU waits as long before the first event, so that no launch is late."""
+"""The GPU spins this long before the first event, so that no launch is late."""
 LIMIT_S = 300
 
 KIT = problem_code.kit("benchmark")
@@ -36,10 +38,10 @@ Solution = Callable[..., object]
 
 
 def call_s(run: Call, calls: int, device: str) -> tuple[float, str]:
-    """Seconds for one of the calls in `run`, and how they were made."""
+    """Seconds for one of the calls in `run`, and ` s` where they ran on a stream instead of in a graph."""
     if device == "cpu":
         return statistics.median(_wall_s(run) for _ in range(REPEATS)) / calls, ""
-    mode = ""
+    mark = ""
     try:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -47,9 +49,9 @@ def call_s(run: Call, calls: int, device: str) -> tuple[float, str]:
         run = graph.replay
     except RuntimeError:
         torch.cuda.synchronize()
-        mode = " s"
+        mark = " s"
     run()
-    return statistics.median(_device_s(run) for _ in range(REPEATS)) / calls, mode
+    return statistics.median(_device_s(run) for _ in range(REPEATS)) / calls, mark
 
 
 def _wall_s(run: Call) -> float:
@@ -68,14 +70,14 @@ def _device_s(run: Call) -> float:
     return float(begin.elapsed_time(end)) / 1e3
 
 
-def on(
-    shape: Mapping[str, int], problem: Problem, known: problem_code.Code, solution: Solution, device: str
+def shape_s(
+    shape: Mapping[str, int], problem: Problem, code: problem_code.ProblemCode, solution: Solution, device: str
 ) -> tuple[float, str]:
-    """Seconds of a call on one shape, and marks: `s` for a stream's calls, `!` for an answer outside the gate."""
-    first = known.make_inputs(shape, 1, "public", device)
-    refs = known.outputs(first)
+    """Seconds of a call on one shape, and marks: `s` for calls on a stream, `!` for an answer outside the tolerance."""
+    first = code.make_inputs(shape, 1, "public", device)
+    refs = code.outputs(first)
     count = min(MOST_SETS, max(4, -(-COLD_BYTES // sum(tensor.nbytes for tensor in first))))
-    inputs = [first, *(known.make_inputs(shape, seed, "public", device) for seed in range(2, count + 1))]
+    inputs = [first, *(code.make_inputs(shape, seed, "public", device) for seed in range(2, count + 1))]
     dtypes = [getattr(torch, tensor.dtype) for tensor in problem.outputs]
     outputs = [
         tuple(torch.zeros(ref.shape, dtype=dtype, device=device) for ref, dtype in zip(refs, dtypes, strict=True)) for _ in inputs
@@ -85,20 +87,20 @@ def on(
         KIT.call_all(solution, inputs, outputs, problem.outputs_given)
 
     run()
-    measured = known.measure(outputs[0], refs, first)
-    wrong = any(not errors[metric] <= most for _, errors, _ in measured for metric, most in problem.tolerance.items())
+    measured = code.measure(outputs[0], refs, first)
+    wrong = not all(within_tolerance(errors, problem.tolerance) for _, errors, _ in measured)
     del refs
-    took_s, mode = call_s(run, count, device)
-    return took_s, mode + (" !" if wrong else "")
+    took_s, mark = call_s(run, count, device)
+    return took_s, mark + (" !" if wrong else "")
 
 
 def row(problem: Problem, hardware: Hardware, device: Device, path: Path) -> str:
     """A line of the table: fractions of the ceiling by shape, and their geometric mean."""
-    known = problem_code.load(problem, hardware.profile)
+    code = problem_code.load(problem, hardware.profile)
     solution, cells, fractions = KIT.load_solution(path), [], []
     for shape in problem.shapes[hardware.profile]:
-        took_s, marks = on(shape, problem, known, solution, "cuda" if hardware.profile == "gpu" else "cpu")
-        fractions.append(ceiling(problem.flops(shape), problem.bytes(shape), device, known.rate).seconds / took_s)
+        took_s, marks = shape_s(shape, problem, code, solution, "cuda" if hardware.profile == "gpu" else "cpu")
+        fractions.append(ceiling(problem.flops(shape), problem.bytes(shape), device, code.rate).seconds / took_s)
         cells.append(f"{fractions[-1]:.3f}{marks}")
     return f"| {path.parent.name}/{path.stem} | {' | '.join(cells)} | {geometric_mean(fractions):.3f} |"
 
@@ -117,15 +119,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("problems", nargs="+")
     parser.add_argument("--hardware", default="h200")
-    parser.add_argument("--file", type=Path, help="this one alone")
+    parser.add_argument("--file", type=Path, help="time only this solution")
     options = parser.parse_args()
     hardware = catalog.hardware(options.hardware)
     for name in options.problems:
         problem = catalog.problem(name)
         if options.file:
-            with open_device(hardware, 0) as place:
-                device = place.device
-            print(row(problem, hardware, device, options.file))
+            with open_device(hardware, 0) as device:
+                ceilings = device.record
+            print(row(problem, hardware, ceilings, options.file))
             continue
         shapes = [" ".join(map(str, shape.values())) for shape in problem.shapes[hardware.profile]]
         versions = ", ".join(" ".join(pair) for pair in baselines.versions(("torch", "triton")).items())
@@ -135,11 +137,11 @@ def main() -> None:
             command = [sys.executable, __file__, name, "--hardware", hardware.name, "--file", str(path)]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-                why = [f"status {done.returncode}", *done.stderr.strip().splitlines()][-1]
-                said = done.stdout.strip() or f"| {path.parent.name}/{path.stem} | {why} |"
+                error = [f"status {done.returncode}", *done.stderr.strip().splitlines()][-1]
+                line = done.stdout.strip() or f"| {path.parent.name}/{path.stem} | {error} |"
             except subprocess.TimeoutExpired:
-                said = f"| {path.parent.name}/{path.stem} | not done after {LIMIT_S} s |"
-            print(said, flush=True)
+                line = f"| {path.parent.name}/{path.stem} | not done after {LIMIT_S} s |"
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

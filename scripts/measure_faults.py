@@ -81,9 +81,13 @@ while True:
 SESSION = """
 import json, sys, time
 from pathlib import Path
+from dataclasses import replace
+from arena import catalog, paths
 from arena.agents import session
-from arena.agents.supervisor import Terms
+from arena.agents.launch import resolve_launch
+from arena.agents.run_spec import RunSpec, TimeLimits
 from arena.catalog import SelectedModel
+from arena.gateway.network import Network
 from arena.results import run_folder
 from arena.sandboxes import MIB, Limits
 from arena.sandboxes.backends import backend
@@ -94,9 +98,12 @@ harness = Harness(schema_version=1, name="load", title="load", command=("python"
 limits = Limits(memory_bytes=1024 * MIB, processes=256, tmp_bytes=256 * MIB, workspace_bytes=256 * MIB, workspace_files=20_000)
 cell = Cell(problem="load", problem_version=1, problem_digest="0", harness="load", harness_digest="0", model="m", hardware="cpu",
             budget_s=budget_s)
+selected = SelectedModel(harness, "m", Model(), "")
+launch = replace(resolve_launch(selected, paths.harnesses()), limits=limits)
+spec = RunSpec(selected, launch, catalog.problem("canary", paths.canary().parent), catalog.hardware("cpu"), 0,
+               TimeLimits(budget_s, float(sys.argv[4])), "bwrap", backend(), Network(), None)
 with run_folder.create(cell, manifest={}, root=root) as run:
-    played = session.play(SelectedModel(harness, "m", Model(), ""), run, terms=Terms(budget_s, float(sys.argv[4])),
-                          sandbox=backend(), prompt="", limits=limits)
+    played = session.play(spec, run, "")
 print(played.model_dump_json())
 """
 

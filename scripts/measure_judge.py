@@ -1,8 +1,8 @@
-"""How well the judge repeats itself on this machine: `python scripts/measure_judge.py --hardware h200 [--times 10]`.
+"""Measure how well the judge repeats itself on this machine: `python scripts/measure_judge.py --hardware h200 [--times 10]`.
 
-Scores the problem's oracle several times in fresh processes (A/A), and beside a sandbox that sits idle as an agent's would.
-Prints one table for docs/measurements/judge.md. Needs arena installed, and a GPU for any hardware but `cpu`. Each score is added
-to `--json FILE` as soon as it is there. What the file holds already counts too: `--times 0 --beside 0` prints its table again.
+Scores the problem's oracle several times in fresh processes (A/A), and also beside an idle sandbox, as an agent's would be.
+Prints one table for docs/measurements/judge.md. Needs arena installed, and a GPU for any hardware but `cpu`. Adds each score to
+`--json FILE` at once. Scores that the file already holds count too: `--times 0 --beside 0` prints its table again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from arena.submission import collect
 
 
 def scored(problem: Problem, hardware: Hardware, solution: Path) -> Passed:
-    """One score; a refusal ends the measurement."""
+    """One score. Any verdict but `passed` ends the measurement."""
     submission = collect(solution.parent, solution.name)
     digest = catalog.problem_digest(problem.name)
-    plan = replace(GPU if hardware.profile == "gpu" else CPU, counters=False)
-    result = judge.score(submission, problem, hardware, digest=digest, sandbox=backend(), plan=plan)
+    sampling = replace(GPU if hardware.profile == "gpu" else CPU, counters=False)
+    result = judge.score(submission, problem, hardware, digest=digest, sandbox=backend(), sampling=sampling)
     if not isinstance(result, Passed):
         sys.exit(f"{solution}: {result.verdict}: {result.message}")
     print(f"  peak_fraction {result.peak_fraction:.4f} in {result.timings.total_s:.1f} s", file=sys.stderr)
@@ -47,7 +47,7 @@ def deviations(fractions: list[float]) -> tuple[float, float]:
 def table(results: list[Passed]) -> list[str]:
     """Markdown: one row for each shape, over all scores."""
     rows = [
-        "| shape | fraction (median) | largest deviation | median deviation | wall / device | mode |",
+        "| shape | fraction (median) | largest deviation | median deviation | wall / device | launch mode |",
         "|---|---|---|---|---|---|",
     ]
     for number, shape in enumerate(results[0].shapes):
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--problem", default="paged_attention")
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--beside", type=int, default=2, help="scores beside an idle agent's sandbox")
-    parser.add_argument("--json", type=Path, help="write every score here")
+    parser.add_argument("--json", type=Path, help="file that every score is added to")
     options = parser.parse_args()
     problem, hardware = catalog.problem(options.problem), catalog.hardware(options.hardware)
     oracle = catalog.solutions(paths.problems() / problem.name, hardware.profile)["oracle"]

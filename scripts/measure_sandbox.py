@@ -14,9 +14,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from arena import catalog, paths
 from arena.agents import session
-from arena.agents.supervisor import Terms
+from arena.agents.launch import resolve_launch
+from arena.agents.run_spec import RunSpec, TimeLimits
 from arena.catalog import SelectedModel
+from arena.gateway.network import Network
 from arena.results import run_folder
 from arena.sandboxes import Limits, Sandbox, SandboxSpec, docker
 from arena.sandboxes.backends import backend
@@ -104,11 +107,23 @@ def overshoots(root: Path) -> dict[str, list[float]]:
         hardware="cpu",
         budget_s=BUDGET_S,
     )
+    selected = SelectedModel(harness, "m", Model(), "")
+    spec = RunSpec(
+        selected=selected,
+        launch=resolve_launch(selected, paths.harnesses()),
+        problem=catalog.problem("canary", paths.canary().parent),
+        hardware=catalog.hardware("cpu"),
+        gpu=0,
+        times=TimeLimits(BUDGET_S, GRACE_S),
+        sandbox_name="bwrap",
+        sandbox=proven_backend(),
+        network=Network(),
+        access=None,
+    )
     samples = []
     for _ in range(RUNS):
         with run_folder.create(cell, manifest={}, root=root) as run:
-            chosen = SelectedModel(harness, "m", Model(), "")
-            played = session.play(chosen, run, terms=Terms(BUDGET_S, GRACE_S), sandbox=proven_backend(), prompt="")
+            played = session.play(spec, run, "")
         samples.append((played.overshoot_s - GRACE_S) * 1e3)
     return {"over budget and grace": samples}
 

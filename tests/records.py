@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from arena.schema import Annotation, BaselineLine, Baselines, Cell, Problem
 
@@ -24,10 +25,10 @@ SHAPE = {  # a TimedShape
 
 
 def trial(
-    outcome: str | float, number: int = 0, review: str | None = None, status: str = "complete", network: str = "none", **cell
+    outcome: str | float, number: int = 0, review: str | None = None, status: str = "complete", network: str = "none", **cell: Any
 ) -> Annotation:
     """An annotation. A number as `outcome` is the peak_fraction of a passed trial; above 0.95 it asks for a review."""
-    cell = {
+    defaults: dict[str, Any] = {
         "problem": "paged_attention",
         "problem_version": 1,
         "problem_digest": "a" * 64,
@@ -36,7 +37,8 @@ def trial(
         "model": "oracle",
         "hardware": "h200",
         "budget_s": 2700,
-    } | cell
+    }
+    cell = defaults | cell
     head = {"problem": cell["problem"], "problem_digest": cell["problem_digest"], "hardware": cell["hardware"]}
     head |= {"timings": {"build_s": 1, "check_s": 1, "benchmark_s": 1, "total_s": 3}}
     if isinstance(outcome, float):
@@ -95,7 +97,7 @@ def record(problem: str = "paged_attention", hardware: str = "h200", digest: str
 
 def cell(**given) -> Cell:
     """The oracle on the problem of `problem`."""
-    known = {
+    known: dict[str, Any] = {
         "problem": "add",
         "problem_version": 1,
         "problem_digest": "0" * 64,

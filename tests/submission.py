@@ -1,4 +1,4 @@
-"""Submissions kept as files: what the judge is to say of each stands on its first line."""
+"""Submissions kept as files, each with its expected verdict on the first line."""
 
 import hashlib
 

@@ -69,7 +69,7 @@ def measure(
             submission = collect(line.path.parent, line.path.name)
         except NoSubmission as none:
             return judge.missing(none.reason, asked, hardware, digest)
-        return judge.score(submission, asked, hardware, digest=digest, sandbox=sandbox, plan=effort, gpu=gpu, hidden=hidden)
+        return judge.score(submission, asked, hardware, digest=digest, sandbox=sandbox, sampling=effort, gpu=gpu, hidden=hidden)
 
     found, device = [], None
     for line in known:

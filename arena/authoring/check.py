@@ -89,7 +89,7 @@ def check_problem(
             submission = collect(path.parent, path.name)
         except NoSubmission as none:
             return judge.missing(none.reason, problem, hardware, digest)
-        how: dict[str, Any] = {"digest": digest, "sandbox": sandbox, "plan": plan or effort, "gpu": gpu, "shared": shared}
+        how: dict[str, Any] = {"digest": digest, "sandbox": sandbox, "sampling": plan or effort, "gpu": gpu, "shared": shared}
         return judge.score(submission, problem, hardware, **how)
 
     findings = []

@@ -8,7 +8,7 @@ import torch
 
 from arena.judge import problem_code
 from arena.judge.problem_code import Inputs
-from arena.judge.verify import inside
+from arena.judge.verify import within_tolerance
 from arena.schema import Problem, Profile
 
 SEED = 20
@@ -30,7 +30,7 @@ def gate(problem: Problem, profile: Profile) -> Iterator[tuple[str, bool, str]]:
             tried.setdefault(name, []).append(worst)
     for name, found in tried.items():
         honest = name == ROUNDED
-        passed = [inside(errors, problem.tolerance) for errors in found]
+        passed = [within_tolerance(errors, problem.tolerance) for errors in found]
         ok = all(passed) if honest else not any(passed)
         extreme = max if honest else min
         text = " ".join(f"{metric} {extreme(errors[metric] for errors in found):.1e}" for metric in problem.tolerance)

@@ -14,7 +14,7 @@ from arena.agents.select import select_model
 from arena.cli import options
 from arena.cli.console import Display, data, safe, tell
 from arena.doctor import Check
-from arena.doctor.found import look
+from arena.doctor.found import inspect_machine
 from arena.doctor.gpu import Gpu, gpus
 from arena.doctor.gpu import checks as checks_of
 from arena.errors import ArenaError, SandboxError, UsageError
@@ -74,7 +74,7 @@ def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
     compiler = shutil.which("cc")
     install = "no cc: install gcc, which C solutions on hardware cpu need"
     yield Check("compiler", "ok" if compiler else "missing", compiler or install)
-    found = look()
+    found = inspect_machine()
     yield from checks_of(found)
     yield _check("home", lambda: f"{home()} (workspaces, annotations and leaderboard; $ARENA_HOME moves them)")
     if scoring and (absent := [check.name for check in (sandbox, torch) if check.state == "missing"]):

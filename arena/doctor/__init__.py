@@ -1,4 +1,4 @@
-"""What this machine has and lacks for scoring on a GPU, and canaries: kernels so plain that a failure is the machine's."""
+"""Checks of a machine: what it has and lacks for scoring on a GPU, whether a model answers, and canary kernels."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ State = Literal["ok", "missing", "note"]
 
 
 class Check(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     state: State
-    """What is missing is needed, and makes the exit code 2."""
+    """`missing` means that something needed is not there; it makes the exit code 2."""
     detail: str

@@ -1,4 +1,4 @@
-"""Canaries scored end to end: a problem that nobody can get wrong, in the real sandbox, by the real judge."""
+"""Canaries: solutions to a trivial problem, scored by the real judge in the real sandbox, so that a failure is the machine's."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from arena.sandboxes import Sandbox
 from arena.schema import Hardware, Passed, Profile
 from arena.submission import collect
 
-PLANS = {"cpu": replace(CPU, processes=1), "gpu": replace(GPU, processes=1)}
+SAMPLING = {"cpu": replace(CPU, processes=1), "gpu": replace(GPU, processes=1)}
 SCORED: dict[Profile, tuple[str, ...]] = {"cpu": ("torch", "wrong_zeros"), "gpu": ("triton", "load_inline", "wrong_zeros")}
-"""What is scored where: each way of making a kernel, and one that must be refused."""
+"""The canaries of each profile: one for each way to write a kernel, and one that must be rejected."""
 
 
 def score(
     name: str, hardware: Hardware, sandbox: Sandbox, *, gpu: int = 0, report: Callable[[str], None] = lambda _: None
 ) -> Check:
-    """Score one canary: `missing`, with the judge's words, when it does not get the verdict of its first line."""
+    """Score one canary: `missing`, with the judge's message, when it does not get the verdict of its first line."""
     folder = paths.canary()
     path = folder / "solutions" / f"{name}.py"
     result = judge.score(
@@ -31,13 +31,13 @@ def score(
         digest=catalog.problem_digest(folder.name, folder.parent),
         sandbox=sandbox,
         report=report,
-        plan=PLANS[hardware.profile],
+        sampling=SAMPLING[hardware.profile],
         gpu=gpu,
         folder=folder,
     )
-    number = f" at {result.peak_fraction:.3f} of the ceiling" if isinstance(result, Passed) else ""
-    got = f"{result.verdict}{number} on {hardware.name}, {result.timings.total_s:.1f} s"
-    wanted = check.expected(path)
-    if result.verdict == wanted:
+    fraction = f" at {result.peak_fraction:.3f} of the ceiling" if isinstance(result, Passed) else ""
+    got = f"{result.verdict}{fraction} on {hardware.name}, {result.timings.total_s:.1f} s"
+    expected = check.expected(path)
+    if result.verdict == expected:
         return Check(f"canary {name}", "ok", got if isinstance(result, Passed) else f"{got}, as it must be")
-    return Check(f"canary {name}", "missing", f"{got}, and should be {wanted}: {result.message}")
+    return Check(f"canary {name}", "missing", f"{got}, and should be {expected}: {result.message}")

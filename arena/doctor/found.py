@@ -1,4 +1,4 @@
-"""What is there for scoring on a GPU: looked up, not judged. The driver and torch are asked by another process."""
+"""Find what this machine has for scoring on a GPU, without judging it. A separate process queries the driver and torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from arena.system import process
 
 PROBE = paths.PACKAGE / "doctor" / "programs" / "gpu_probe.py"
 PROBE_LIMIT_S = 60.0
-"""Importing torch and opening several GPUs without persistence mode takes some ten seconds; a hanging driver takes for ever."""
+"""Importing torch and opening several GPUs without persistence mode takes about ten seconds; a hanging driver never returns."""
 NVCC_LIMIT_S = 20.0
 PACKAGES = ("torch", "triton", "ninja", "cuda-bindings", "nvidia-ml-py")
 DRIVER = Path("/proc/driver/nvidia")
@@ -33,13 +33,13 @@ class NvmlGpu(Record):
     uuid: str
     memory_bytes: int | None = None
     persistence: bool | None = None
-    """None where the driver does not tell."""
+    """None where the driver does not report it."""
     pids: tuple[int, ...] = ()
     """Processes that compute on it."""
 
 
 class Nvml(Record):
-    """The management library's answer."""
+    """What the management library reports."""
 
     error: str = ""
     driver: str = ""
@@ -59,7 +59,7 @@ class TorchGpu(Record):
 
 
 class Torch(Record):
-    """torch's answer."""
+    """What torch reports."""
 
     error: str = ""
     cuda: str = ""
@@ -69,10 +69,10 @@ class Torch(Record):
 
 @dataclass(frozen=True)
 class Found:
-    """All that was looked up."""
+    """Everything found on this machine."""
 
     driver: str | None = None
-    """The kernel module's version; `unknown` where there is one that does not tell; None without one."""
+    """The kernel module's version; `unknown` where it does not report one; None without a kernel module."""
     models: tuple[str, ...] = ()
     """The GPUs' names as the kernel module lists them."""
     nvml: Nvml = field(default_factory=Nvml)
@@ -80,9 +80,9 @@ class Found:
     packages: Mapping[str, str] = field(default_factory=dict)
     """Version of each of `PACKAGES` that is installed."""
     nvcc: str | None = None
-    """Its path inside a box."""
+    """Its path inside a sandbox."""
     nvcc_elsewhere: str | None = None
-    """A path of it that no box sees."""
+    """A path of it that no sandbox sees."""
     nvcc_cuda: str = ""
     """Its CUDA version, such as `13.0`."""
     cxx: str | None = None
@@ -91,15 +91,15 @@ class Found:
     """Folder of Python.h."""
     ncu: str | None = None
     counters_closed: bool = False
-    """Whether the driver keeps the performance counters to administrators."""
+    """Whether the driver lets only administrators read the performance counters."""
 
 
-def look() -> Found:
-    """Look. Takes the time of importing torch where there is a driver, and no time where there is none."""
+def inspect_machine() -> Found:
+    """Look everything up. With a driver, this imports torch in another process; without one, it takes no time."""
     driver = _driver()
     if driver is None:
         return Found()
-    nvml, torch = ask()
+    nvml, torch = run_probe()
     nvcc = program("nvcc")
     headers = Path(sysconfig.get_path("include"))
     return Found(
@@ -119,17 +119,17 @@ def look() -> Found:
     )
 
 
-def ask(program: Path = PROBE, limit_s: float = PROBE_LIMIT_S) -> tuple[Nvml, Torch]:
-    """NVML's and torch's own words, from a process that may die of the asking; what it did not come to say is an `error`."""
+def run_probe(program: Path = PROBE, limit_s: float = PROBE_LIMIT_S) -> tuple[Nvml, Torch]:
+    """What NVML and torch report, from a process that a broken driver may kill. A part that it did not report is an `error`."""
     done = process.run([sys.executable, "-P", str(program)], limit_s=limit_s)
-    said: dict[str, object] = {}
+    reported: dict[str, object] = {}
     for line in done.stdout.decode(errors="replace").splitlines():
         if line.startswith(('{"nvml": ', '{"torch": ')) and line.endswith("}"):
-            said |= json.loads(line)
-    last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
-    how = f"took longer than {limit_s:.0f} s" if done.timed_out else f"ended with code {done.returncode}: {last}"
-    silent = {"error": f"the process that asked {how}"}
-    return Nvml.model_validate(said.get("nvml", silent)), Torch.model_validate(said.get("torch", silent))
+            reported |= json.loads(line)
+    last = (done.stderr.decode(errors="replace").strip().splitlines() or ["nothing on stderr"])[-1]
+    ended = f"took longer than {limit_s:.0f} s" if done.timed_out else f"ended with code {done.returncode}: {last}"
+    absent = {"error": f"the GPU probe {ended}"}
+    return Nvml.model_validate(reported.get("nvml", absent)), Torch.model_validate(reported.get("torch", absent))
 
 
 def _driver() -> str | None:

@@ -1,4 +1,4 @@
-"""From what was found to one line each: is it enough to score on a GPU, and what to do where it is not. Pure functions."""
+"""Turn what was found into one line for each thing that scoring on a GPU needs, with a remedy where it is missing. Pure."""
 
 from __future__ import annotations
 
@@ -16,68 +16,68 @@ GIB = 1 << 30
 
 
 class Gpu(NamedTuple):
-    """One GPU as torch, else NVML, else the kernel module tells of it."""
+    """One GPU as torch reports it, or else NVML, or else the kernel module."""
 
     name: str
     memory_bytes: int | None
     hardware: Hardware | None
     """None when no hardware file lists that name."""
     usable: bool
-    """Whether torch sees it and it computes."""
+    """Whether torch sees it and can compute on it."""
     error: str
-    """Why torch, which sees it, cannot use it."""
+    """Why torch sees it and cannot use it."""
     warnings: tuple[str, ...]
-    """What keeps it from being scored on right now, or slows that down."""
+    """What prevents or slows down scoring on it right now."""
 
 
 def checks(found: Found) -> Iterator[Check]:
-    """All of them. What a GPU of the catalogue needs and has not is `missing`; for other GPUs it is a `note`."""
+    """All checks. What a GPU of the catalogue needs and lacks is `missing`; for other GPUs it is a `note`."""
     if found.driver is None:
         yield Check("gpu", "note", "no NVIDIA driver is loaded: only hardware cpu can be scored")
         return
-    every = gpus(found)
-    lack: State = "missing" if any(gpu.hardware for gpu in every) else "note"
+    listed = gpus(found)
+    lack: State = "missing" if any(gpu.hardware for gpu in listed) else "note"
     yield Check("driver", "ok", f"{found.nvml.driver or found.driver}{f', CUDA {found.nvml.cuda}' if found.nvml.cuda else ''}")
-    if not every:
+    if not listed:
         yield Check("gpu", "note", "a driver is loaded and lists no GPU: only hardware cpu can be scored")
-    for number, gpu in enumerate(every):
+    for number, gpu in enumerate(listed):
         size = f", {gpu.memory_bytes / GIB:.0f} GiB" if gpu.memory_bytes else ""
         known = f"hardware {gpu.hardware.name}" if gpu.hardware else _unlisted(gpu.name)
         broken = f"torch cannot use it: {gpu.error}" if gpu.error else ""
         state: State = lack if broken else "note" if gpu.warnings or not gpu.hardware else "ok"
         yield Check(f"gpu {number}", state, "; ".join(filter(None, [f"{gpu.name}{size}, {known}", broken, *gpu.warnings])))
-    for name, look in NEEDED.items():
-        fault, detail = look(found)
+    for name, requirement in NEEDED.items():
+        fault, detail = requirement(found)
         yield Check(name, lack if fault else "ok", fault or detail)
     yield _counters(found)
 
 
 def gpus(found: Found) -> list[Gpu]:
     """The GPUs as CUDA counts them; where torch sees none, in the driver's order."""
-    beside = {gpu.uuid: gpu for gpu in found.nvml.gpus}
+    by_uuid = {gpu.uuid: gpu for gpu in found.nvml.gpus}
     rows: list[tuple[str, int | None, NvmlGpu | None, str]]
     if found.torch.gpus:
-        rows = [(gpu.name, gpu.memory_bytes, beside.get(gpu.uuid), gpu.error) for gpu in found.torch.gpus]
+        rows = [(gpu.name, gpu.memory_bytes, by_uuid.get(gpu.uuid), gpu.error) for gpu in found.torch.gpus]
     elif found.nvml.gpus:
         rows = [(gpu.name, gpu.memory_bytes, gpu, "") for gpu in found.nvml.gpus]
     else:
         rows = [(name, None, None, "") for name in found.models]
-    every = []
-    for name, memory_bytes, seen, error in rows:
+    listed = []
+    for name, memory_bytes, nvml_gpu, error in rows:
         warnings = []
-        if seen is not None and seen.pids:
-            pids = ", ".join(map(str, seen.pids))
+        if nvml_gpu is not None and nvml_gpu.pids:
+            pids = ", ".join(map(str, nvml_gpu.pids))
             warnings.append(
                 f"in use by other processes (pid {pids}): a score needs it alone, so end them or choose another --gpu"
             )
-        if seen is not None and seen.persistence is False:
+        if nvml_gpu is not None and nvml_gpu.persistence is False:
             warnings.append("persistence mode is off, so each process waits for the driver to start: nvidia-smi -pm 1")
-        every.append(Gpu(name, memory_bytes, _listed(name), bool(found.torch.gpus) and not error, error, tuple(warnings)))
-    return every
+        listed.append(Gpu(name, memory_bytes, _listed(name), bool(found.torch.gpus) and not error, error, tuple(warnings)))
+    return listed
 
 
 def _listed(name: str) -> Hardware | None:
-    """The hardware of that name; a file that is broken is none here, and the fault of the line `catalogue`."""
+    """The hardware of that name; None for a broken file, which the line `catalogue` reports."""
     try:
         return catalog.hardware_of(name)
     except (UsageError, DataError):
@@ -88,16 +88,16 @@ def _unlisted(name: str) -> str:
     return f"in no hardware file, so only hardware cpu can be scored: add one with `device_names: [{name}]` (see CONTRIBUTING.md)"
 
 
-Told = tuple[str, str]
-"""(what is wrong and what to do, empty when nothing is; what there is)."""
+Finding = tuple[str, str]
+"""(what is wrong and what to do, empty where all is well; what there is)."""
 
 
-def _torch(found: Found) -> Told:
+def _torch(found: Found) -> Finding:
     torch, driver = found.torch, found.nvml.cuda
     if "torch" not in found.packages:
         return "torch is not installed: pip install torch", ""
     if torch.error and not torch.cuda:
-        return f"torch cannot be asked: {torch.error}", ""
+        return f"torch cannot be queried: {torch.error}", ""
     if not torch.cuda:
         return f"torch {found.packages['torch']} is built without CUDA: install the same version from an index of CUDA builds", ""
     if not torch.gpus:
@@ -106,31 +106,31 @@ def _torch(found: Found) -> Told:
             fault += f"; the driver runs CUDA {driver} at most: update it, or install torch for CUDA {driver}"
         return fault, ""
     if torch.error:
-        return f"torch could not look at every GPU: {torch.error}", ""
+        return f"torch could not query every GPU: {torch.error}", ""
     return "", f"{found.packages['torch']} for CUDA {torch.cuda}, sees {len(torch.gpus)} GPU{'s' * (len(torch.gpus) > 1)}"
 
 
-def _triton(found: Found) -> Told:
+def _triton(found: Found) -> Finding:
     return _package(found, "triton", "torch's builds for CUDA bring it (pip install triton)")
 
 
-def _nvcc(found: Found) -> Told:
+def _nvcc(found: Found) -> Finding:
     built = found.torch.cuda
     if found.nvcc is None:
         wanted = f"the CUDA toolkit {built or 'that torch was built for'}"
         if found.nvcc_elsewhere:
-            return f"{found.nvcc_elsewhere} is where no sandbox sees it: put {wanted} at /usr/local/cuda", ""
+            return f"{found.nvcc_elsewhere} is where no sandbox sees it: install {wanted} at /usr/local/cuda", ""
         return f"no nvcc, which load_inline needs: install {wanted} at /usr/local/cuda", ""
     if not found.nvcc_cuda:
-        return f"{found.nvcc} does not tell its version: install the CUDA toolkit anew", ""
+        return f"{found.nvcc} does not report its version: install the CUDA toolkit again", ""
     if built and _release(found.nvcc_cuda)[0] != _release(built)[0]:
-        # torch.utils.cpp_extension refuses another major version, and only warns of another minor one.
-        fault = f"{found.nvcc} is of CUDA {found.nvcc_cuda} and torch of {built}, which load_inline refuses"
+        # torch.utils.cpp_extension refuses another major version, and only warns about another minor one.
+        fault = f"{found.nvcc} is of CUDA {found.nvcc_cuda} and torch of CUDA {built}, which load_inline refuses"
         return f"{fault}: install the CUDA toolkit {built} at /usr/local/cuda", ""
     return "", f"{found.nvcc}, CUDA {found.nvcc_cuda}"
 
 
-def _cxx(found: Found) -> Told:
+def _cxx(found: Found) -> Finding:
     if found.cxx is None:
         return "no c++, which load_inline needs: install g++", ""
     if found.headers is None:
@@ -138,20 +138,20 @@ def _cxx(found: Found) -> Told:
     return "", f"{found.cxx}, Python.h in {found.headers}"
 
 
-def _ninja(found: Found) -> Told:
+def _ninja(found: Found) -> Finding:
     return ("", found.ninja) if found.ninja else _package(found, "ninja", f"load_inline needs it: {EXTRA}")
 
 
-def _bindings(found: Found) -> Told:
+def _bindings(found: Found) -> Finding:
     return _package(found, "cuda-bindings", f"the judge's GPU buffers need it: {EXTRA}")
 
 
-def _nvml(found: Found) -> Told:
-    fault, version = _package(found, "nvidia-ml-py", f"without it nobody knows whether others use the GPU: {EXTRA}")
-    return (f"{version} cannot ask the driver: {found.nvml.error}", "") if found.nvml.error and not fault else (fault, version)
+def _nvml(found: Found) -> Finding:
+    fault, version = _package(found, "nvidia-ml-py", f"without it the judge cannot see other users of the GPU: {EXTRA}")
+    return (f"{version} cannot query the driver: {found.nvml.error}", "") if found.nvml.error and not fault else (fault, version)
 
 
-NEEDED: dict[str, Callable[[Found], Told]] = {
+NEEDED: dict[str, Callable[[Found], Finding]] = {
     "torch for CUDA": _torch,
     "triton": _triton,
     "nvcc": _nvcc,
@@ -162,21 +162,21 @@ NEEDED: dict[str, Callable[[Found], Told]] = {
 }
 
 
-def _package(found: Found, name: str, remedy: str) -> Told:
+def _package(found: Found, name: str, remedy: str) -> Finding:
     version = found.packages.get(name)
     return ("", version) if version else (f"not installed; {remedy}", "")
 
 
 def _counters(found: Found) -> Check:
-    """Without them a score stands all the same."""
+    """Whether the hardware's counters can be read. A score is valid without them."""
     faults = []
     if found.ncu is None:
-        faults.append("there is no ncu (Nsight Compute) where a box sees it, below /usr: it comes with the CUDA toolkit")
+        faults.append("no ncu (Nsight Compute) is below /usr, where a sandbox sees it: it comes with the CUDA toolkit")
     if found.counters_closed:
-        faults.append("the driver keeps them to administrators: load its module with NVreg_RestrictProfilingToAdminUsers=0")
+        faults.append("the driver lets only administrators read them: load its module with NVreg_RestrictProfilingToAdminUsers=0")
     if faults:
-        return Check("counters", "note", f"{'; '.join(faults)}. Scores stand without them, their audit is `unproven`")
-    return Check("counters", "ok", f"may be read, by {found.ncu}")
+        return Check("counters", "note", f"{'; '.join(faults)}. Scores are valid without them; their evidence is `unproven`")
+    return Check("counters", "ok", f"can be read, by {found.ncu}")
 
 
 def _release(version: str) -> tuple[int, ...]:

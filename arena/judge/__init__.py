@@ -1,4 +1,4 @@
-"""The judge: seeds, clock, reference, tolerances, ceilings and verdict on this side of the wall; the submission on the other."""
+"""The judge: it holds seeds, clock, reference, tolerances, ceilings and verdict; the submission runs in a sandbox outside it."""
 
 from arena.judge.scoring import missing, preflight, score
 

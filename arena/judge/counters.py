@@ -1,6 +1,6 @@
-"""The hardware's counters, read by Nsight Compute around a worker: what the tensor cores multiplied, and what DRAM moved.
+"""The hardware's counters, read by Nsight Compute (ncu) around a worker: what the tensor cores multiplied, and what DRAM moved.
 
-It replays every kernel several times, one kernel at a time. So the worker it runs around is never one that is timed.
+ncu replays every kernel several times, one kernel at a time. So it never runs around a worker that is timed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from arena.system import process
 
 READ, WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
 TENSOR = re.compile(r"sm__ops_path_tensor_src_([a-z]+\d+)(_dst_[a-z]+\d+)?(?:\.sum)?")
-"""Operations by what is multiplied and, on some chips, what the sums are kept in: exactly 2 M N K for a matrix product."""
+"""Operations by the type multiplied and, on some chips, the type of the sums: exactly 2 M N K for a matrix product."""
 MARK = "spin_kernel"
-"""In the name of the kernel that torch.cuda._sleep launches: it begins a call."""
+"""Part of the name of the kernel that torch.cuda._sleep launches. The worker launches it before each call."""
 MOST_KERNELS = 300
-"""Of all calls together; each is replayed several times."""
+"""Kernels counted over all calls together; ncu replays each several times."""
 QUERY_LIMIT_S = 60.0
 LINE_CHARACTERS = 20_000
 MOST = 1e18
-"""No counter of one kernel comes near."""
+"""No counter of one kernel comes near this amount."""
 
 
 @dataclass
@@ -40,31 +40,31 @@ class Call:
 
 @functools.cache
 def command() -> tuple[str, ...] | str:
-    """The command line that goes before the worker's, or why the counters cannot be read here."""
+    """The command line to put before the worker's, or the reason why the counters cannot be read here."""
     found = program("ncu")
     if found is None:
-        return "there is no ncu (Nsight Compute) where a box sees it"
+        return "no ncu (Nsight Compute) is installed where a sandbox sees it"
     if counters_closed():
-        return "the driver keeps the counters to administrators (NVreg_RestrictProfilingToAdminUsers=0 lets everybody read them)"
-    asked = process.run([found, "--query-metrics"], limit_s=QUERY_LIMIT_S)
-    metrics = tensor_metrics(line.split(" ", 1)[0] for line in asked.stdout.decode(errors="replace").splitlines())
+        return "the driver lets only administrators read the counters (NVreg_RestrictProfilingToAdminUsers=0 opens them to all)"
+    done = process.run([found, "--query-metrics"], limit_s=QUERY_LIMIT_S)
+    metrics = tensor_metrics(line.split(" ", 1)[0] for line in done.stdout.decode(errors="replace").splitlines())
     if not metrics:
-        return "ncu names no tensor counters for this GPU"
+        return "ncu lists no tensor counters for this GPU"
     names = ",".join([*(f"{metric}.sum" for metric in metrics), READ, WRITE])
     options = ("--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(MOST_KERNELS))
     return (str(Path(found).resolve()), *options, "--print-units", "base", "--csv", "--metrics", names)
 
 
 def tensor_metrics(names: Iterable[str]) -> list[str]:
-    """Those that count tensor operations by input type: the total where a chip has one, else its parts."""
+    """The metrics that count tensor operations by input type: the total where a chip has one, else its parts."""
     found = {name: match for name in names if (match := TENSOR.fullmatch(name))}
     totals = {match[1] for match in found.values() if not match[2]}
     return sorted(name for name, match in found.items() if not match[2] or match[1] not in totals)
 
 
 def read(text: str) -> list[Call]:
-    """The calls in ncu's CSV, which stands among other lines. Rows that make no sense are passed over, and so is a call that
-    the profiler did not see to its end."""
+    """The calls in ncu's CSV, which is mixed with other lines. Rows that make no sense are skipped, and so is a call that ncu did
+    not count to its end."""
     calls: list[Call] = []
     marks: set[str] = set()
     seen: set[str] = set()
@@ -105,6 +105,6 @@ def _add(call: Call, metric: str, value: str) -> None:
 
 
 def complaint(text: str) -> str:
-    """ncu's own words when it gave up; empty when it did not."""
+    """ncu's own error message; empty when it reports none."""
     lines = [line.removeprefix("==ERROR==").strip() for line in text.splitlines() if line.startswith("==ERROR==")]
     return "".join(c for c in lines[0] if c.isprintable())[:300] if lines else ""

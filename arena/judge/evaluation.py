@@ -1,8 +1,8 @@
-"""All that is done with one submission: checked in a first worker, timed in fresh ones, and looked at once more."""
+"""All steps of one evaluation: check the submission in a first worker, time it in fresh ones, then collect evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -10,38 +10,39 @@ from typing import NamedTuple
 import torch
 
 from arena.judge import kernels, timing
+from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
-from arena.judge.worker_client import Uncapturable, Worker, ours
+from arena.judge.worker_client import Uncapturable, Worker, as_judge_failure
 from arena.schema import Evidence, LaunchMode, Profile
 
 Report = Callable[[str], None]
-"""Told what the judge is doing, for a person to read."""
+"""Receives a line on what the judge is doing, for a person to read."""
 Start = Callable[[], AbstractContextManager[Worker]]
 """Starts a fresh worker with the submission."""
-Shape = Mapping[str, int]
-SETTLING, SETTLED = 12, 5
-"""Readings of the anchor at most, until two in a row differ by less than this part of the drift that is allowed."""
+SETTLE_READINGS, SETTLE_PART = 12, 5
+"""Readings of the anchor at most, until two in a row differ by less than the allowed drift divided by the second number."""
 
 
-class Way(NamedTuple):
-    """How a shape is timed."""
+class WindowSpec(NamedTuple):
+    """How the windows of one shape are timed."""
 
     launch_mode: LaunchMode
     calls: int
-    """In a window."""
+    """In one window."""
 
 
 @dataclass(frozen=True)
-class Block:
-    """What one process said about every timed shape."""
+class ProcessResult:
+    """What one timed worker process gave."""
 
-    timed: tuple[timing.Timed, ...]
+    shapes: tuple[timing.ShapeTiming, ...]
+    """One for each timed shape, scored shapes first."""
     evidence: tuple[Evidence, ...]
     """From the last process only, after its timing."""
     anchors_gb_s: tuple[float, float]
-    """A trusted copy's rate before and after: how steady the device was."""
+    """The rate of a trusted copy before and after: how steady the device was."""
     dropped: tuple[tuple[float, float], ...] = ()
-    """The same of processes that were timed before in its place, while the device did not keep its speed."""
+    """The anchors of processes timed earlier in its place, while the device did not keep its speed."""
 
     def drift(self) -> float:
         """How far the device's own speed moved meanwhile, relative."""
@@ -49,151 +50,154 @@ class Block:
         return abs(after / before - 1)
 
 
-def run(subject: timing.Subject, profile: Profile, start: Start, anchor: Callable[[], float], report: Report) -> list[Block]:
-    """One block for each timed process. Refusal when the submission fails."""
-    scored, shapes, kind = subject.problem.shapes[profile], subject.problem.timed(profile), subject.memory.kind
+def run(
+    context: timing.ScoringContext, profile: Profile, start: Start, anchor: Callable[[], float], report: Report
+) -> list[ProcessResult]:
+    """One result for each timed process; Rejection when the submission fails."""
+    scored, shapes, kind = context.problem.shapes[profile], context.problem.timed(profile), context.memory.kind
     with ExitStack() as stack:
-        # A machine with a GPU has cores to spare: these import torch while the first worker is checked.
-        crew = _crew(subject, start, stack) if kind == "cuda" else []
+        # A machine with a GPU has spare cores: these workers import torch while the first one checks the submission.
+        workers = _start_workers(context, start, stack) if kind == "cuda" else []
         with start() as worker:
-            worker.greet(kind)
-            _load(subject, worker)
-            with subject.clock.phase("check"), theirs():
-                _check(subject, worker, (*shapes, *subject.code.extra_shapes), report)
-            with subject.clock.phase("benchmark"), theirs():
-                ways = _ways(subject, worker, scored, shapes[len(scored) :])
-        crew = crew or _crew(subject, start, stack)
-        for _, worker in crew:
-            worker.greet(kind)
-        blocks = []
-        for number, (own, worker) in enumerate(crew, start=1):
-            report(f"timing, process {number} of {len(crew)}")
-            what = (anchor, shapes, ways, len(scored), number == len(crew) and kind == "cuda")
-            with own:
-                block = _block(subject, worker, *what)
-            for _ in range(subject.plan.repeats):
-                if block.drift() <= subject.plan.drift:
+            worker.wait_until_ready(kind)
+            _load(context, worker)
+            with context.stopwatch.phase("check"), reject_out_of_memory():
+                _check(context, worker, (*shapes, *context.code.extra_shapes), report)
+            with context.stopwatch.phase("benchmark"), reject_out_of_memory():
+                specs = _window_specs(context, worker, scored, shapes[len(scored) :])
+        workers = workers or _start_workers(context, start, stack)
+        for _, worker in workers:
+            worker.wait_until_ready(kind)
+        results = []
+        for number, (worker_stack, worker) in enumerate(workers, start=1):
+            report(f"timing, process {number} of {len(workers)}")
+            arguments = (anchor, shapes, specs, len(scored), number == len(workers) and kind == "cuda")
+            with worker_stack:
+                result = _time_process(context, worker, *arguments)
+            for _ in range(context.sampling.repeats):
+                if result.drift() <= context.sampling.drift:
                     break
-                report(f"timing, process {number} of {len(crew)} again: the device did not keep its speed")
-                dropped = (*block.dropped, block.anchors_gb_s)
+                report(f"timing, process {number} of {len(workers)} again: the device did not keep its speed")
+                dropped = (*result.dropped, result.anchors_gb_s)
                 with start() as another:
-                    another.greet(kind)
-                    block = replace(_block(subject, another, *what), dropped=dropped)
-            blocks.append(block)
-    return blocks
+                    another.wait_until_ready(kind)
+                    result = replace(_time_process(context, another, *arguments), dropped=dropped)
+            results.append(result)
+    return results
 
 
-def _crew(subject: timing.Subject, start: Start, stack: ExitStack) -> list[tuple[ExitStack, Worker]]:
+def _start_workers(context: timing.ScoringContext, start: Start, stack: ExitStack) -> list[tuple[ExitStack, Worker]]:
     """The workers to be timed, started together, since none has the submission yet; leaving its own stack ends each."""
-    crew = []
-    for _ in range(subject.plan.processes):
-        own = stack.enter_context(ExitStack())
-        crew.append((own, own.enter_context(start())))
-    return crew
+    workers = []
+    for _ in range(context.sampling.processes):
+        worker_stack = stack.enter_context(ExitStack())
+        workers.append((worker_stack, worker_stack.enter_context(start())))
+    return workers
 
 
-def _block(
-    subject: timing.Subject,
+def _time_process(
+    context: timing.ScoringContext,
     worker: Worker,
     anchor: Callable[[], float],
     shapes: tuple[Shape, ...],
-    ways: list[Way],
+    specs: list[WindowSpec],
     scored: int,
-    look: bool,
-) -> Block:
-    """Every shape timed in one fresh worker; with `look`, one more call on the first ones, which are scored, is looked at."""
-    before_gb_s = _settled(anchor, subject.plan.drift)
-    with subject.clock.phase("benchmark"), ours():
-        quiet = [timing.quiet(subject, worker, shape, *way) for shape, way in zip(shapes, ways, strict=True)]
-    _load(subject, worker)
-    todo = [(shape, *way, own) for shape, way, own in zip(shapes, ways, quiet, strict=True)]
-    with subject.clock.phase("benchmark"), theirs():
-        timed = [_time(subject, worker, *each) for each in todo[:scored]]
+    with_evidence: bool,
+) -> ProcessResult:
+    """Time every shape in one fresh worker. The first `scored` shapes are scored; `with_evidence` profiles a call on each."""
+    before_gb_s = _settled_gb_s(anchor, context.sampling.drift)
+    with context.stopwatch.phase("benchmark"), as_judge_failure():
+        overheads = [timing.measure_overhead(context, worker, shape, *spec) for shape, spec in zip(shapes, specs, strict=True)]
+    _load(context, worker)
+    arguments = [(shape, *spec, overhead) for shape, spec, overhead in zip(shapes, specs, overheads, strict=True)]
+    with context.stopwatch.phase("benchmark"), reject_out_of_memory():
+        timed = [_time(context, worker, *each) for each in arguments[:scored]]
     worker.freeze()
-    # Before the worker is ended: for some time after that the driver is busy taking its memory back. And before the latency
-    # class: what a submission does there cannot have the scored shapes timed again.
-    anchors = (before_gb_s, _settled(anchor, subject.plan.drift))
-    with subject.clock.phase("benchmark"), theirs():
-        timed += [_time(subject, worker, *each) for each in todo[scored:]]
-    with subject.clock.phase("evidence"), theirs():
-        evidence = tuple(kernels.launched(subject, worker, shape) for shape in shapes[:scored]) if look else ()
-    return Block(tuple(timed), evidence, anchors)
+    # Before the worker ends: for some time after that the driver is busy taking its memory back. And before the latency shapes:
+    # what a submission does on them cannot have the scored shapes timed again.
+    anchors = (before_gb_s, _settled_gb_s(anchor, context.sampling.drift))
+    with context.stopwatch.phase("benchmark"), reject_out_of_memory():
+        timed += [_time(context, worker, *each) for each in arguments[scored:]]
+    with context.stopwatch.phase("evidence"), reject_out_of_memory():
+        evidence = tuple(kernels.launched_kernels(context, worker, shape) for shape in shapes[:scored]) if with_evidence else ()
+    return ProcessResult(tuple(timed), evidence, anchors)
 
 
-def _settled(anchor: Callable[[], float], drift: float) -> float:
-    """The anchor's rate once it has stopped moving: after a worker's end the driver is busy taking its memory back."""
+def _settled_gb_s(anchor: Callable[[], float], drift: float) -> float:
+    """The anchor's rate once it stops moving: after a worker ends, the driver is busy taking its memory back."""
     last = anchor()
-    for _ in range(SETTLING):
+    for _ in range(SETTLE_READINGS):
         now = anchor()
-        if abs(now / last - 1) <= drift / SETTLED:
+        if abs(now / last - 1) <= drift / SETTLE_PART:
             return now
         last = now
     return last
 
 
 @contextmanager
-def theirs() -> Iterator[None]:
-    """The device's memory is shared with the submission, which must leave the judge what it needs."""
+def reject_out_of_memory() -> Iterator[None]:
+    """The judge shares the device's memory with the submission, which must leave the judge what it needs."""
     try:
         yield
     except torch.OutOfMemoryError:
-        raise Rejection(
-            "crashed",
-            "The device's memory ran out with the solution loaded: inputs take up to half of it, and checking needs some more",
-        ) from None
+        text = "The device's memory ran out with the solution loaded. Inputs take up to half of it, and checking needs some more"
+        raise Rejection("crashed", f"{text}: allocate less") from None
 
 
-def _load(subject: timing.Subject, worker: Worker) -> None:
+def _load(context: timing.ScoringContext, worker: Worker) -> None:
     """Have the worker import the solution."""
-    with subject.clock.phase("build"):
-        worker.load(subject.plan.build_limit_s)
+    with context.stopwatch.phase("build"):
+        worker.load(context.sampling.build_limit_s)
 
 
-def _check(subject: timing.Subject, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> None:
-    """Timed and hidden shapes, on the public distribution and on every hidden class of inputs."""
+def _check(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> None:
+    """Check timed and hidden shapes, on the public distribution and on every hidden input class."""
     for shape in shapes:
-        report(f"checking {words(shape)}")
-        timing.first_call(subject, worker, shape)
-        for kind in ("public", *subject.code.input_classes):
-            timing.check(subject, worker, shape, kind)
+        report(f"checking {shape_text(shape)}")
+        timing.first_call(context, worker, shape)
+        for input_class in ("public", *context.code.input_classes):
+            timing.check(context, worker, shape, input_class)
 
 
-def _ways(subject: timing.Subject, worker: Worker, scored: tuple[Shape, ...], latency: tuple[Shape, ...]) -> list[Way]:
-    """How each shape is timed: one mode for the whole score, and one for the latency class, whose calls may not be capturable.
+def _window_specs(
+    context: timing.ScoringContext, worker: Worker, scored: tuple[Shape, ...], latency: tuple[Shape, ...]
+) -> list[WindowSpec]:
+    """How each shape is timed: one launch mode for all scored shapes, and one for the latency shapes, which may not capture.
 
-    Trying to capture spoils the worker where it fails, so this is the last thing it does.
+    A failed capture spoils the worker, so this is its last task.
     """
 
-    def ways(launch_mode: LaunchMode, shapes: tuple[Shape, ...], most: int) -> list[Way]:
-        return [Way(launch_mode, timing.calls_per_window(subject, worker, shape, launch_mode, most)) for shape in shapes]
+    def specs(launch_mode: LaunchMode, shapes: tuple[Shape, ...], max_calls: int) -> list[WindowSpec]:
+        calls = (timing.calls_per_window(context, worker, shape, launch_mode, max_calls) for shape in shapes)
+        return [WindowSpec(launch_mode, count) for count in calls]
 
-    plain = timing.plain_mode(subject)
-    classes = ((scored, subject.plan.max_calls), (latency, subject.plan.latency_calls))
-    found = [ways(plain, *each) for each in classes]
+    plain = timing.plain_mode(context)
+    groups = ((scored, context.sampling.max_calls), (latency, context.sampling.latency_calls))
+    found = [specs(plain, *group) for group in groups]
     if plain != "call":
         try:
-            for number, each in enumerate(classes):
-                found[number] = ways("graph", *each)
+            for number, group in enumerate(groups):
+                found[number] = specs("graph", *group)
         except Uncapturable:
             pass
-        except Rejection as no:
-            # Right call by call and wrong in a graph: work on the legacy stream, say, is left out of a capture without a word.
-            if no.verdict != "incorrect":
+        except Rejection as rejection:
+            # Right call by call and wrong in a graph: a capture silently leaves out work on the legacy stream, for one.
+            if rejection.verdict != "incorrect":
                 raise
-    return [way for some in found for way in some]
+    return [spec for group_specs in found for spec in group_specs]
 
 
 def _time(
-    subject: timing.Subject, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int, quiet: timing.Quiet
-) -> timing.Timed:
+    context: timing.ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int, overhead: timing.Overhead
+) -> timing.ShapeTiming:
     try:
-        return timing.time_shape(subject, worker, shape, launch_mode, calls, quiet)
-    except Uncapturable as no:
-        # Never switched silently within a score.
-        text = f"The calls could be captured in a CUDA graph in one process and not in the next{no}"
+        return timing.time_shape(context, worker, shape, launch_mode, calls, overhead)
+    except Uncapturable as uncapturable:
+        # The launch mode never changes silently within a score.
+        text = f"The calls could be captured in a CUDA graph in one process and not in the next{uncapturable}"
         raise Rejection("crashed", text, shape=shape, input_class="public") from None
 
 
-def words(shape: Shape) -> str:
+def shape_text(shape: Shape) -> str:
     """A shape on one line."""
     return ", ".join(f"{name}={size}" for name, size in shape.items())

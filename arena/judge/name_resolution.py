@@ -1,6 +1,6 @@
 """What a name in a source may stand for: imports, assignments, loops, defaults and returns, followed to dotted paths in a scope.
 
-A static guess that rather says too much (`may be a tensor`) than too little, and never takes longer than the source is long.
+A static guess that errs towards too much (`may be a tensor`), in time linear in the source.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 ANY = "torch.Tensor"
-"""What an expression stands for when it may be a tensor. Other values: a dotted path, the next two, and `f()` for the source's
-own function or class f; under the key `f()` stands what a call of it gives, and under `.x` what is stored as an attribute x."""
+"""The value of an expression that may be a tensor. Other values: a dotted path, OWN, NATIVE, and `f()` for the source's own
+function or class f. The key `f()` holds what a call of f returns, and the key `.x` holds what is stored as an attribute x."""
 OWN = "<own>"
-"""A constant or an instance of the source's own class: a method of it is no tensor's, a field of it may be a tensor."""
+"""A constant or an instance of the source's own class. Its methods are not a tensor's; its fields may be tensors."""
 NATIVE = "<native>"
-"""A library that the source built or loaded: all in it is its own, and what a call returns may be a tensor."""
+"""A library that the source built or loaded. Its members are its own; what a call returns may be a tensor."""
 METHODS = ANY + "."
 LOADERS = ("ctypes.", "torch.utils.cpp_extension.", "torch.ops.load_library", "importlib.util.", "triton.")
 PLAIN = {"builtins.int", "builtins.float", "builtins.bool", "builtins.str", "types.SimpleNamespace"}
 IMPORTERS = {"builtins.__import__", "importlib.__import__", "importlib.import_module"}
 GETTERS = ("operator.attrgetter:", "operator.methodcaller:")
 MOST = 8
-"""Parts of a dotted path, values of a name, levels of an assigned expression, rounds of propagation: past this we look no
-further, so that no source takes long."""
+"""Limit for the parts of a dotted path, the values of a name, the levels of an assigned expression and the rounds of propagation.
+The search stops there, so that no source takes long."""
 SPELLINGS = (
     (r"^torch\..*\btorch\b", "torch"),
     (r"^torch\.(functional|_VF|_C\._VariableFunctions)\b", "torch"),
@@ -52,7 +52,7 @@ def bindings(nodes: Iterable[ast.AST]) -> Iterator[Binding]:
     for node in nodes:
         match node:
             case ast.Attribute() | ast.Name() | ast.Constant():
-                pass  # Most of a long source.
+                pass  # These are most nodes of a long source.
             case ast.Import(names):
                 for alias in names:
                     root = alias.name.partition(".")[0]
@@ -107,10 +107,10 @@ def _assigned(target: ast.expr, value: ast.expr | str) -> Iterator[Binding]:
 
 
 def _parameters(node: ast.arguments, instance: Mapping[ast.arg, ast.expr]) -> Iterator[Binding]:
-    """What a caller passes is unknown but for its annotation; a default that is no constant is taken for what is passed."""
-    places = [*node.posonlyargs, *node.args]
-    defaults = [None] * (len(places) - len(node.defaults)) + node.defaults + node.kw_defaults
-    for each, default in zip(places + node.kwonlyargs, defaults, strict=True):
+    """A parameter is unknown but for its annotation; a default that is not a constant stands for what callers pass."""
+    positional = [*node.posonlyargs, *node.args]
+    defaults = [None] * (len(positional) - len(node.defaults)) + node.defaults + node.kw_defaults
+    for each, default in zip(positional + node.kwonlyargs, defaults, strict=True):
         if default is None or isinstance(default, ast.Constant):
             yield each.arg, instance.get(each) or (_call(each.annotation) if each.annotation else ANY)
         else:
@@ -119,7 +119,7 @@ def _parameters(node: ast.arguments, instance: Mapping[ast.arg, ast.expr]) -> It
 
 
 def _returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
-    """What a function returns, leaving out functions within it."""
+    """What a function returns, without the functions defined in it."""
     left: list[ast.AST] = list(function.body)
     while left:
         match left.pop():
@@ -161,7 +161,7 @@ def propagated(bindings: list[Binding]) -> Bound:
 
 
 def values_of(node: ast.expr, bound: Bound, seen: Seen, levels: int = MOST) -> Values:
-    """What an expression may stand for; nothing, as long as nothing is known to reach it."""
+    """What an expression may stand for; empty as long as no value is known to reach it."""
     if (known := seen.get(node)) is not None:
         return known
     if not levels:
@@ -209,7 +209,7 @@ def _member(owner: str, name: str, bound: Bound) -> Values:
 
 
 def _part(owner: str, key: ast.expr, bound: Bound) -> Values:
-    """`owner[key]`, where a container stands for all that is in it."""
+    """`owner[key]`. A container stands for everything in it."""
     if isinstance(key, ast.Constant) and isinstance(key.value, str):
         if owner == "sys.modules":
             return Values({plain(key.value)})
@@ -252,7 +252,7 @@ def _union(parts: Iterable[Iterable[str]]) -> Values:
 
 @functools.lru_cache(maxsize=4096)
 def plain(dotted: str) -> str:
-    """The documented name of what has several."""
+    """The documented name of an object that has several."""
     if not SPELT.search(dotted):
         return dotted
     for spelling, name in SPELLINGS:

@@ -17,64 +17,65 @@ from arena import paths
 from arena.errors import DataError
 from arena.schema import Problem, Profile, Rate
 
+Shape = Mapping[str, int]
 Inputs = tuple[torch.Tensor, ...]
 Measured = tuple[str, dict[str, float], Callable[[], str]]
-"""What was measured, the worst error of each metric, and the place of the worst, in words."""
-MakeInputs = Callable[[Mapping[str, int], int, str, str], Inputs]
+"""(outputs compared, worst error of each metric, function that describes where the worst error is)."""
+MakeInputs = Callable[[Shape, int, str, str], Inputs]
 _loading = threading.Lock()
-"""A problem's modules are loaded anew for each score, and two scores may be taken at once."""
+"""Each score loads a problem's modules again, and two scores may be taken at once."""
 
 
 @dataclass(frozen=True)
-class Code:
-    """What the judge runs of a problem, and the gate that the kit defines."""
+class ProblemCode:
+    """What the judge runs of a problem, and the correctness check that the kit defines."""
 
     make_public: MakeInputs
     make_hidden: MakeInputs
     reference: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
     input_classes: tuple[str, ...]
-    """Names of the hidden stress modes."""
-    extra_shapes: tuple[Mapping[str, int], ...]
+    """Names of the hidden input classes."""
+    extra_shapes: tuple[Shape, ...]
     """Shapes that are checked and never timed."""
     rate: Rate
-    """Which arithmetic's peak bounds the operator."""
+    """The arithmetic whose peak bounds the operator."""
     own_check: bool
-    """Whether the problem measures errors in its own way."""
+    """Whether the problem measures errors in its own way (`correctness` in problem.yaml)."""
     measure: Callable[[Inputs, Inputs, Inputs], list[Measured]]
-    """How far outputs are off the reference's, given the inputs: what `measure` of the kit's check.py gives."""
+    """Errors of (outputs, reference's outputs, inputs), as `measure` of the kit's check.py returns them."""
 
-    def make_inputs(self, shape: Mapping[str, int], seed: int, input_class: str, device: str) -> Inputs:
-        """One input set: the public distribution or a hidden mode."""
+    def make_inputs(self, shape: Shape, seed: int, input_class: str, device: str) -> Inputs:
+        """One input set of the public distribution or of a hidden class."""
         make = self.make_public if input_class == "public" else self.make_hidden
         return make(shape, seed, input_class, device)
 
     def outputs(self, inputs: Inputs) -> tuple[torch.Tensor, ...]:
-        """The reference's answer in high precision, always as a tuple."""
+        """The reference's outputs in high precision, always as a tuple."""
         result = self.reference(*inputs)
         return result if isinstance(result, tuple) else (result,)
 
 
-def load(problem: Problem, profile: Profile, folder: Path | None = None) -> Code:
-    """The code of `problem`, in `folder` where it is not among the problems; DataError when a file breaks the contract."""
+def load(problem: Problem, profile: Profile, folder: Path | None = None) -> ProblemCode:
+    """The code of `problem`, from `folder` where it is not in problems/; DataError when a file breaks the contract."""
     with _loading:
         return _load(problem, profile, folder or paths.problems() / problem.name)
 
 
-def _load(problem: Problem, profile: Profile, folder: Path) -> Code:
+def _load(problem: Problem, profile: Profile, folder: Path) -> ProblemCode:
     package = f"arena_problem_{problem.name}"
     sys.modules[package] = ModuleType(package)
     sys.modules[package].__path__ = [str(folder)]
     reference = _module(folder / "reference.py", f"{package}.reference")
     hidden = _module(folder / "hidden.py", f"{package}.hidden")
-    rate = _need(hidden, "CEILING_DTYPE")
+    rate = _attribute(hidden, "CEILING_DTYPE")
     if rate not in get_args(Rate):
         raise DataError(f"{hidden.__file__}: CEILING_DTYPE is {rate!r}; it must be one of {', '.join(get_args(Rate))}")
-    return Code(
-        make_public=_need(reference, "make_inputs"),
-        make_hidden=_need(hidden, "make_inputs"),
-        reference=_need(reference, "reference"),
-        input_classes=tuple(_need(hidden, "INPUT_CLASSES")),
-        extra_shapes=tuple(_need(hidden, "EXTRA_SHAPES").get(profile, ())),
+    return ProblemCode(
+        make_public=_attribute(reference, "make_inputs"),
+        make_hidden=_attribute(hidden, "make_inputs"),
+        reference=_attribute(reference, "reference"),
+        input_classes=tuple(_attribute(hidden, "INPUT_CLASSES")),
+        extra_shapes=tuple(_attribute(hidden, "EXTRA_SHAPES").get(profile, ())),
         rate=rate,
         own_check=bool(problem.correctness),
         measure=_measure(problem, reference),
@@ -82,29 +83,31 @@ def _load(problem: Problem, profile: Profile, folder: Path) -> Code:
 
 
 def _measure(problem: Problem, reference: ModuleType) -> Callable[[Inputs, Inputs, Inputs], list[Measured]]:
-    """The kit's `measure` for this problem; DataError when its facts and its code do not speak of the same gate."""
+    """The kit's `measure` for this problem; DataError when problem.yaml and reference.py define different correctness checks."""
     defined = [name for name in ("errors", "worst") if hasattr(reference, name)]
     if len(defined) != (2 if problem.correctness else 0):
         raise DataError(
             f"{reference.__file__}: defines {' and '.join(defined) or 'neither errors nor worst'}: "
-            f"both are due where problem.yaml has a `gate`, and neither where it has not"
+            "define both where problem.yaml has `correctness`, and neither where it has not"
         )
-    measure = _need(kit("check"), "measure")
+    measure = _attribute(kit("check"), "measure")
     names = [tensor.name for tensor in problem.outputs]
 
     def measured(outs: Inputs, refs: Inputs, inputs: Inputs) -> list[Measured]:
         found: list[Measured] = measure(reference, problem.tolerance, names, outs, refs, inputs)
         for _, errors, _ in found:
             if errors.keys() != problem.tolerance.keys():
-                measured_are, allowed_are = ", ".join(errors), ", ".join(problem.tolerance)
-                raise DataError(f"{reference.__file__}: errors measures {measured_are}; the tolerance is for {allowed_are}")
+                measured_names, allowed_names = ", ".join(errors), ", ".join(problem.tolerance)
+                raise DataError(
+                    f"{reference.__file__}: errors() measures {measured_names}; problem.yaml has a tolerance for {allowed_names}"
+                )
         return found
 
     return measured
 
 
 def kit(stem: str) -> ModuleType:
-    """A file of `problems/kit/`, the same that every workspace gets a copy of."""
+    """A module of `problems/kit/`, whose files every workspace gets a copy of."""
     return _module(paths.problems() / "kit" / f"{stem}.py", f"arena_kit_{stem}")
 
 
@@ -123,8 +126,10 @@ def _module(path: Path, name: str) -> ModuleType:
     return module
 
 
-def _need(module: ModuleType, name: str) -> Any:  # noqa: ANN401  what a problem's file holds is anything until used
+def _attribute(module: ModuleType, name: str) -> Any:  # noqa: ANN401  a problem's file may hold anything
     try:
         return getattr(module, name)
     except AttributeError:
-        raise DataError(f"{module.__file__}: does not define {name}, which every problem must (see CONTRIBUTING.md)") from None
+        raise DataError(
+            f"{module.__file__}: does not define {name}, which every problem must define (see CONTRIBUTING.md)"
+        ) from None

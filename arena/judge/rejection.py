@@ -1,4 +1,4 @@
-"""The one exception by which a verdict other than `passed` leaves the judge's inner functions."""
+"""The exception that carries a verdict other than `passed` out of the judge's inner functions."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from arena.schema import Errors, RejectionVerdict
 
 
 class Rejection(Exception):  # noqa: N818  a verdict, not an error of arena
-    """The submission failed: the verdict and a sentence that a person can act on."""
+    """The submission failed: the verdict, and a message that a person can act on."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""How many windows, calls and processes a score takes: the knobs of the judge, in one place."""
+"""How many windows, calls and processes a score takes: the settings of the judge, in one place."""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,36 +13,36 @@ class Sampling:
     processes: int = 3
     """Fresh worker processes that are timed; the score is the median of their medians."""
     window_s: float = 0.010
-    """A window holds as many calls as fill this time, within the bounds below."""
+    """A window holds as many calls as fill this time, within the next two bounds."""
     min_calls: int = 16
     max_calls: int = 128
     latency_calls: int = 1024
-    """The same for a shape of the latency class. On a GPU the judge adds some 0.5 ms to a window by its own clock (wall over
-    device in docs/measurements/judge.md), which would outweigh 128 tiny calls, and the veto would count it as theirs."""
+    """`max_calls` for a latency shape. On a GPU the judge adds about 0.5 ms to a window by its own clock (wall over device in
+    docs/measurements/judge.md). That would outweigh 128 tiny calls, and the veto would charge it to them."""
     cold_bytes: int = 0
-    """A window's sets together take at least this much: no call finds its inputs in a cache."""
+    """The sets of a window together take at least this much, so that no call finds its inputs in a cache."""
     sets_bytes: int = 128 * MIB
-    """Most memory for one shape's input and output sets on a CPU; on a GPU it is a share of what is free."""
+    """Most memory for one shape's input and output sets on a CPU. On a GPU the limit is a share of the free memory."""
     min_windows: int = 7
     max_windows: int = 11
     half_width: float = 0.005
-    """Stop when the 95 % interval of a process's median is this narrow, relative."""
+    """Stop adding windows when half of the 95 % interval of a process's median is this narrow, relative."""
     empty_windows: int = 15
-    """Windows without calls for each shape, in each process before it loads the submission."""
+    """Windows without calls for each shape, in each process, before it loads the submission."""
     sample: int = 2
     """Secretly chosen outputs verified in each timed window."""
-    audits: int = 2
-    """Windows among the timed ones of each shape and process that mix in hidden classes of inputs; their time is not kept."""
+    audit_windows: int = 2
+    """Audit windows among the timed ones of each shape and process. They mix in hidden input classes; their time is not kept."""
     audit_sample: int = 6
-    """Secretly chosen outputs verified in each audit."""
+    """Secretly chosen outputs verified in each audit window."""
     drift: float = math.inf
-    """A process in which a trusted kernel's speed moved by more than this, relative, is timed again..."""
+    """A process is timed again when a trusted kernel's speed moved by more than this meanwhile, relative."""
     repeats: int = 0
-    """...this often."""
+    """How often one process may be timed again."""
     counters: bool = True
-    """Whether the hardware's counters are read, where they can be: in a worker of its own, after all timing."""
+    """Whether to read the hardware's counters, where that is possible: in a worker of their own, after all timing."""
     wall_margin: float = 0.10
-    """The judge's clock overrules the device's where that says less by more than this, relative."""
+    """The judge's clock overrules the device's where the device's shows less by more than this, relative."""
     build_limit_s: float = 600.0
     """For importing solution.py, which may compile."""
     first_call_limit_s: float = 600.0
@@ -50,7 +50,7 @@ class Sampling:
     call_limit_s: float = 60.0
     """For any later window."""
     total_limit_s: float = 3600.0
-    """For everything that one worker does."""
+    """For all that one worker does."""
 
 
 CPU = Sampling()
@@ -64,8 +64,8 @@ GPU = replace(
     empty_windows=5,
     min_windows=5,
     max_windows=9,
-    audits=1,
+    audit_windows=1,
     audit_sample=2,
     sample=1,
 )
-"""A window's inputs are far larger than the cache by themselves, and its clock is the device's own."""
+"""Fewer windows suffice than on a CPU: a window's inputs are far larger than the cache, and its clock is the device's own."""

@@ -1,4 +1,4 @@
-"""From a submission to a score: read, check, time, and only then compare with what the hardware could do."""
+"""From a submission to a score: read, check, time, and only then compare with the hardware's ceilings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import torch
 import arena
 from arena.errors import ArenaError, JudgeError
 from arena.judge import evaluation, forbidden, kernels, problem_code, timing, warnings, worker_client
-from arena.judge.ceiling import ceiling, geometric_mean
 from arena.judge.device.detect import open_device
+from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import Sampling
-from arena.judge.stats import interval, score_of
-from arena.judge.stopwatch import Clock
+from arena.judge.score_math import ceiling, geometric_mean, interval, median_of_medians
+from arena.judge.stopwatch import Stopwatch
 from arena.judge.verify import worse
 from arena.judge.window import Seeds
 from arena.sandboxes import Sandbox
@@ -30,8 +30,8 @@ from arena.submission import Submission
 
 REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
-HICCUPS = 1
-"""So often a shape may be begun again without such a flag. Who disturbs himself may be choosing his try."""
+MOST_RETRIES = 1
+"""A shape retried more often is flagged, too: a submission that disturbs itself may be choosing its try."""
 
 
 def score(
@@ -42,84 +42,90 @@ def score(
     digest: str,
     sandbox: Sandbox,
     report: evaluation.Report = lambda _: None,
-    plan: Sampling | None = None,
+    sampling: Sampling | None = None,
     logs: Path | None = None,
     gpu: int = 0,
     folder: Path | None = None,
     hidden: bool = True,
     shared: bool = False,
 ) -> Score:
-    """Score one submission. Never raises for what the submission does; our own failures become `judge_failed`.
+    """Score one submission. Never raises for what the submission does; failures of arena or the machine become `judge_failed`.
 
-    `digest` is the problem's; `logs` receives each worker's streams; `plan` replaces the published effort;
-    `folder` is the problem's own where it is not among the problems; without `hidden` only public inputs of the scored shapes
-    are checked and timed, which is for the speed of a baseline and never for a score. `shared` lets others compute on the GPU
-    meanwhile: for what is refused before a clock is read.
+    Args:
+        digest: the problem's digest, for the record.
+        report: receives a line on each step.
+        sampling: replaces the published effort.
+        logs: folder that receives each worker's streams.
+        gpu: number of the GPU, as CUDA counts.
+        folder: the problem's folder, where it is not in problems/.
+        hidden: False checks and times only public inputs of the scored shapes: for a baseline's speed, never for a score.
+        shared: lets other processes compute on the GPU meanwhile: for submissions rejected before any timing.
     """
-    clock, seeds = Clock(), Seeds()
-    head: dict[str, Any] = {"problem": problem.name, "problem_digest": digest, "hardware": hardware.name}
-    head["tolerance"] = problem.tolerance
+    stopwatch, seeds = Stopwatch(), Seeds()
+    common: dict[str, Any] = {"problem": problem.name, "problem_digest": digest, "hardware": hardware.name}
+    common["tolerance"] = problem.tolerance
     environment = _environment(seeds)
     try:
         _read(submission, problem)
-        with open_device(hardware, gpu, shared=shared) as place:
-            loaded = problem_code.load(problem, hardware.profile, folder)
+        with open_device(hardware, gpu, shared=shared) as device:
+            code = problem_code.load(problem, hardware.profile, folder)
             if not hidden:
-                loaded, problem = replace(loaded, input_classes=(), extra_shapes=()), problem.model_copy(update={"latency": {}})
-            if loaded.rate not in place.device.tflops:
-                known = ", ".join(place.device.tflops)
-                raise JudgeError(f"{hardware.name} gives no peak for {loaded.rate}, which bounds {problem.name} (known: {known})")
-            effort = replace(plan or place.plan, cold_bytes=place.plan.cold_bytes)
-            subject = timing.Subject(problem, loaded, place.memory, effort, seeds, clock)
-            before = place.conditions()
+                code, problem = replace(code, input_classes=(), extra_shapes=()), problem.model_copy(update={"latency": {}})
+            if code.rate not in device.record.tflops:
+                known = ", ".join(device.record.tflops)
+                raise JudgeError(f"{hardware.name} gives no peak for {code.rate}, which bounds {problem.name} (known: {known})")
+            sampling = replace(sampling or device.sampling, cold_bytes=device.sampling.cold_bytes)
+            context = timing.ScoringContext(problem, code, device.memory, sampling, seeds, stopwatch)
+            before = device.conditions()
             start = partial(
                 worker_client.start,
                 submission,
                 sandbox=sandbox,
-                cpus=place.cpus,
-                gpu=place.gpu,
-                env=place.env,
+                cpus=device.cpus,
+                gpu=device.gpu,
+                env=device.env,
                 logs=logs,
-                total_limit_s=subject.plan.total_limit_s,
+                total_limit_s=context.sampling.total_limit_s,
             )
-            blocks = evaluation.run(subject, hardware.profile, start, place.anchor_gb_s, report)
-            environment |= _changes(before, place.conditions()) | _anchors(blocks)
+            processes = evaluation.run(context, hardware.profile, start, device.anchor_gb_s, report)
+            environment |= _changes(before, device.conditions()) | _anchors(processes)
             timed = [
-                _timed(subject, place.device, shape, [block.timed[number] for block in blocks])
+                _timed(context, device.record, shape, [process.shapes[number] for process in processes])
                 for number, shape in enumerate(problem.timed(hardware.profile))
             ]
             scored = len(problem.shapes[hardware.profile])
             shapes = tuple(ShapeScore(**dict(each), peak_fraction=each.ceiling_s / each.measured_s) for each in timed[:scored])
-            evidence = _evidence(subject, blocks[-1].evidence, start, place.counting, report)
-    except Rejection as no:
-        told: dict[str, Any] = {"message": no.message, "shape": no.shape, "input_class": no.input_class, "error": no.error}
-        return Rejected(**head, **told, verdict=no.verdict, timings=clock.timings(), environment=environment)
-    except (ArenaError, OSError, MemoryError, RuntimeError) as ours:  # torch says RuntimeError when memory is short
-        message = str(ours) or type(ours).__name__  # a MemoryError says nothing
-        return JudgeFailed(**head, message=message, timings=clock.timings(), environment=environment)
-    unlike = warnings.unlike(problem, shapes, evidence)
+            evidence = _evidence(context, processes[-1].evidence, start, device.counters_command, report)
+    except Rejection as rejection:
+        common |= {"message": rejection.message, "shape": rejection.shape, "input_class": rejection.input_class}
+        common |= {"error": rejection.error, "timings": stopwatch.timings(), "environment": environment}
+        return Rejected(**common, verdict=rejection.verdict)
+    except (ArenaError, OSError, MemoryError, RuntimeError) as failure:  # torch raises RuntimeError when memory is short
+        message = str(failure) or type(failure).__name__  # a MemoryError has no text
+        return JudgeFailed(**common, message=message, timings=stopwatch.timings(), environment=environment)
+    warning = warnings.unexpected_arithmetic(problem, shapes, evidence)
     return Passed(
-        **head,
-        message=unlike,
+        **common,
+        message=warning,
         peak_fraction=geometric_mean(shape.peak_fraction for shape in shapes),
-        device=place.device,
+        device=device.record,
         shapes=shapes,
         latency=tuple(timed[scored:]),
         evidence=evidence,
         review_suggested=any(shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
-        or any(block.drift() > subject.plan.drift for block in blocks)
-        or any(len(shape.disturbed) > HICCUPS for shape in shapes)
+        or any(process.drift() > context.sampling.drift for process in processes)
+        or any(len(shape.disturbed) > MOST_RETRIES for shape in shapes)
         or any(not each.kernels for each in evidence)
-        or bool(unlike),
-        timings=clock.timings(),
+        or bool(warning),
+        timings=stopwatch.timings(),
         environment=environment,
     )
 
 
 def preflight(hardware: Hardware, gpu: int) -> int | None:
-    """The number of the device node to score on, None on a CPU; JudgeError when this machine cannot score on `hardware`."""
-    with open_device(hardware, gpu) as place:
-        return place.gpu
+    """The number of the GPU's device node, None on a CPU; JudgeError when this machine cannot score on `hardware`."""
+    with open_device(hardware, gpu) as device:
+        return device.gpu
 
 
 def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> Rejected:
@@ -131,57 +137,56 @@ def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> R
         tolerance=problem.tolerance,
         verdict="missing",
         message=reason,
-        timings=Clock().timings(),
+        timings=Stopwatch().timings(),
     )
 
 
 def _read(submission: Submission, problem: Problem) -> None:
-    """What can be refused by reading alone."""
+    """Reject what reading the source alone shows."""
     try:
-        found = forbidden.forbidden(submission.source.decode(), problem.forbidden)
+        uses = forbidden.forbidden(submission.source.decode(), problem.forbidden)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        where = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
-        what = error.msg if isinstance(error, SyntaxError) else type(error).__name__
-        raise Rejection("crashed", f"solution.py does not parse: {where}{what}") from None
-    if found:
-        uses = "; ".join(f"line {use.line} uses {use.name}" for use in found[:5])
-        raise Rejection("forbidden", f"The problem forbids what solution.py uses: {uses}")
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
+        reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
+        raise Rejection("crashed", f"solution.py does not parse: {line}{reason}") from None
+    if uses:
+        listed = "; ".join(f"line {use.line} uses {use.name}" for use in uses[:5])
+        raise Rejection("forbidden", f"The problem forbids what solution.py uses: {listed}")
 
 
 def _evidence(
-    subject: timing.Subject,
+    context: timing.ScoringContext,
     launched: tuple[Evidence, ...],
     start: Callable[..., AbstractContextManager[worker_client.Worker]],
-    counting: Callable[[], tuple[str, ...] | str],
+    counters_command: Callable[[], tuple[str, ...] | str],
     report: evaluation.Report,
 ) -> tuple[Evidence, ...]:
-    """What the calls launched, with the counters where they can be read. Refusal when the rules exclude one of the kernels."""
-    for found, name in kernels.excluded(launched, subject.problem.forbidden_kernels):
-        raise Rejection(
-            "forbidden", f"A call launched {name}, a kernel of a library that the problem excludes", shape=found.shape
-        )
-    if not (launched and subject.plan.counters):
+    """The kernels that the calls launched, with counters where readable. Rejection for a kernel that the rules exclude."""
+    for evidence, name in kernels.excluded_kernels(launched, context.problem.forbidden_kernels):
+        text = f"A call launched {name}, a kernel of a library that the problem excludes"
+        raise Rejection("forbidden", text, shape=evidence.shape)
+    if not (launched and context.sampling.counters):
         return launched
     report("reading the counters")
-    with subject.clock.phase("evidence"):
-        wrapper = counting()
+    with context.stopwatch.phase("evidence"):
+        wrapper = counters_command()
         if isinstance(wrapper, str):
-            return kernels.noted(launched, wrapper)
-        return kernels.counted(subject, partial(start, wrapper=wrapper), launched)
+            return kernels.with_note(launched, wrapper)
+        return kernels.with_counters(context, partial(start, wrapper=wrapper), launched)
 
 
-def _timed(subject: timing.Subject, device: Device, shape: Mapping[str, int], runs: list[timing.Timed]) -> TimedShape:
-    """The runs of one shape, reduced to its time."""
-    least = ceiling(subject.problem.flops(shape), subject.problem.bytes(shape), device, subject.code.rate)
-    wall_s = score_of([run.wall_s for run in runs])
+def _timed(context: timing.ScoringContext, device: Device, shape: Shape, runs: list[timing.ShapeTiming]) -> TimedShape:
+    """The timings of one shape by all processes, reduced to its time."""
+    least = ceiling(context.problem.flops(shape), context.problem.bytes(shape), device, context.code.rate)
+    wall_s = median_of_medians([run.wall_s for run in runs])
     samples = tuple(run.samples_s for run in runs)
-    # Work that the device's clock did not see, or was told not to see, is in the judge's.
-    vetoed = not wall_s - score_of(samples) <= subject.plan.wall_margin * wall_s
+    # Work that the device's clock missed, or was made to miss, shows on the judge's clock.
+    vetoed = not wall_s - median_of_medians(samples) <= context.sampling.wall_margin * wall_s
     if vetoed:
         samples = tuple(run.wall_s for run in runs)
-    measured_s = score_of(samples)
+    measured_s = median_of_medians(samples)
     if not measured_s >= least.seconds:
-        _impossible(shape, measured_s, least.seconds, device)
+        _reject_impossible(shape, measured_s, least.seconds, device)
     error = runs[0].error
     for run in runs[1:]:
         error = worse(error, run.error)
@@ -189,7 +194,7 @@ def _timed(subject: timing.Subject, device: Device, shape: Mapping[str, int], ru
         shape=dict(shape),
         ceiling_s=least.seconds,
         bound=least.bound,
-        rate=subject.code.rate,
+        rate=context.code.rate,
         measured_s=measured_s,
         ci95=interval(samples),
         launch_mode=runs[0].launch_mode,
@@ -204,24 +209,21 @@ def _timed(subject: timing.Subject, device: Device, shape: Mapping[str, int], ru
     )
 
 
-def _impossible(shape: Mapping[str, int], measured_s: float, ceiling_s: float, device: Device) -> None:
-    """A call faster than the hardware: somebody cheats, or a ceiling that we measured ourselves is too low."""
-    us = 1e6
-    text = f"{evaluation.words(shape)}: {measured_s * us:.2f} us is below the {ceiling_s * us:.2f} us that the hardware needs"
+def _reject_impossible(shape: Shape, measured_s: float, ceiling_s: float, device: Device) -> None:
+    """A call faster than the hardware: the submission cheats, or a ceiling measured on this machine is too low."""
+    text = f"{evaluation.shape_text(shape)}: {measured_s * 1e6:.2f} us, but the hardware needs {ceiling_s * 1e6:.2f} us"
     if device.ceilings == "measured":
         raise JudgeError(f"{text}; run `arena calibrate --hardware cpu` on an idle machine and score again")
     raise Rejection("cheated", text, shape=shape)
 
 
-def _anchors(blocks: list[evaluation.Block]) -> dict[str, str]:
-    """How fast a trusted copy ran before and after each timed process, those that were timed again included."""
-    words = [
-        "; ".join(
-            [*(f"({before:.0f} {after:.0f})" for before, after in block.dropped), "{:.0f} {:.0f}".format(*block.anchors_gb_s)]
-        )
-        for block in blocks
-    ]
-    return {"anchor_copy_gb_s": "; ".join(words)}
+def _anchors(processes: list[evaluation.ProcessResult]) -> dict[str, str]:
+    """How fast a trusted copy ran before and after each timed process; in brackets for processes that were timed again."""
+    pairs = []
+    for process in processes:
+        pairs += [f"({before:.0f} {after:.0f})" for before, after in process.dropped]
+        pairs.append("{:.0f} {:.0f}".format(*process.anchors_gb_s))
+    return {"anchor_copy_gb_s": "; ".join(pairs)}
 
 
 def _environment(seeds: Seeds) -> dict[str, str]:
@@ -230,13 +232,13 @@ def _environment(seeds: Seeds) -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "kernel": platform.release(),
-        # Drawn for this scoring alone and used up with it; kept so that a person can make the same inputs again.
+        # Drawn for this scoring alone and never used again; recorded so that a person can make the same inputs.
         "seed": seeds.secret.hex(),
     }
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
-    """The device's state before and after, in one entry each where nothing changed."""
+    """The device's state before and after: one value where nothing changed, both where something did."""
     return {
         name: value if value == after.get(name) else f"{value} before, {after.get(name)} after" for name, value in before.items()
     }

@@ -1,4 +1,4 @@
-"""Where the time of a scoring goes."""
+"""Seconds that each phase of a scoring takes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from arena.schema import Timings
 Phase = Literal["build", "check", "benchmark", "evidence"]
 
 
-class Clock:
-    """Seconds by phase. Build is what a compiler or a tuner takes, wherever it happens."""
+class Stopwatch:
+    """Seconds by phase. `build` is time for compilers and tuners, whenever they run."""
 
     def __init__(self) -> None:
         self._spent_s: dict[Phase, float] = {"build": 0.0, "check": 0.0, "benchmark": 0.0, "evidence": 0.0}
@@ -22,7 +22,7 @@ class Clock:
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
-        """Count the time inside the block for `name` alone: the phase around it waits."""
+        """Count the time inside the block for `name` alone: the phase around it pauses."""
         outer = self._change(name)
         try:
             yield

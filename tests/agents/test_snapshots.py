@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_snapshots_keep_each_state_with_its_time(tmp_path: Path) -> None:
         # Writing the same content again adds no state; returning to an earlier content adds one.
         for number, states in ((1, 1), (2, 2), (2, 2), (1, 3)):
             (work / "solution.py").write_text(f"x = {number}\n")
-            until(lambda states=states: snapshots.count == states)
+            until(partial(lambda states: snapshots.count == states, states))
             time.sleep(0.2)
         (work / "solution.py").write_text("x = 4\n")  # seen at the end of the block
     assert [item.path.read_text() for item in stored(kept)] == ["x = 1\n", "x = 2\n", "x = 1\n", "x = 4\n"]

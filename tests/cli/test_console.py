@@ -29,8 +29,8 @@ WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from arena.cli import 
     ids=" ".join,
 )
 def test_commands_run_without_torch(words: tuple[str, ...], arena: Arena) -> None:
-    if words == ("doctor",) and bwrap.missing():
-        pytest.skip(bwrap.missing())
+    if words == ("doctor",) and (reason := bwrap.missing()):
+        pytest.skip(reason)
     done = arena.python(WITHOUT_TORCH, *words)
     assert done.code == 0, done.err
 
@@ -58,6 +58,7 @@ def test_list_prints_a_table_and_json(what: str, shared: Arena) -> None:
 
 def test_closed_stdout_ends_the_command_quietly(shared: Arena) -> None:
     with shared.start("schema") as process:
+        assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert (process.stderr.read(), process.wait()) == ("", 0)
 

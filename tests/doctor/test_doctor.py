@@ -1,4 +1,4 @@
-"""`arena doctor`: what it says of a machine, of many machines that are not here, and of the canaries that it scores."""
+"""`arena doctor`: its report on this machine, on machines that are not here, and on the canaries that it scores."""
 
 import json
 import re
@@ -9,12 +9,12 @@ import pytest
 from command import Arena, copy
 
 from arena import catalog, paths
-from arena.doctor.found import Found, Nvml, NvmlGpu, Torch, TorchGpu, ask, look
+from arena.doctor.found import Found, Nvml, NvmlGpu, Torch, TorchGpu, inspect_machine, run_probe
 from arena.doctor.gpu import checks, gpus
 from arena.sandboxes import bwrap
 
-boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
-no_gpu = pytest.mark.skipif(look().driver is not None, reason="this machine has an NVIDIA driver")
+sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+no_gpu = pytest.mark.skipif(inspect_machine().driver is not None, reason="this machine has an NVIDIA driver")
 
 H200 = Found(
     driver="580.159.04",
@@ -63,8 +63,8 @@ def without(*packages: str) -> dict[str, str]:
 # ---------------------------------------------------------------- what is here
 
 
-@boxed
-def test_doctor(shared: Arena) -> None:
+@sandboxed
+def test_doctor_lists_every_part(shared: Arena) -> None:
     pytest.importorskip("torch")
     names = {check["name"] for check in shared.json("doctor")}
     assert {"machine", "sandbox", "catalogue", "torch", "compiler", "home"} < names
@@ -76,14 +76,14 @@ def test_doctor(shared: Arena) -> None:
 
 
 @no_gpu
-def test_a_machine_without_a_gpu_has_one_line_of_it(shared: Arena) -> None:
+def test_no_gpu_is_one_note(shared: Arena) -> None:
     lines = [
         check for check in shared.json("doctor") if check["name"] not in ("machine", "sandbox", "torch", "compiler", "docker")
     ]
     assert [(check["name"], check["state"]) for check in lines] == [("catalogue", "ok"), ("gpu", "note"), ("home", "ok")]
 
 
-def test_a_home_that_cannot_be_written_is_named(shared: Arena) -> None:
+def test_home_that_cannot_be_written_is_missing(shared: Arena) -> None:
     done = shared("doctor", env={"ARENA_HOME": "/proc/here"})
     assert done.code == 2
     assert re.search(r"^missing home +/proc/here: cannot be written", done.err, re.MULTILINE)
@@ -92,12 +92,12 @@ def test_a_home_that_cannot_be_written_is_named(shared: Arena) -> None:
 # ---------------------------------------------------------------- machines that are not here
 
 
-def test_a_machine_that_has_everything() -> None:
-    said = {check.name: check for check in checks(H200)}
-    assert {check.state for check in said.values()} == {"ok"}
-    assert said["driver"].detail == "580.159.04, CUDA 13.0"
-    assert said["gpu 0"].detail == "NVIDIA H200, 140 GiB, hardware h200"
-    assert said["torch for CUDA"].detail == "2.11.0 for CUDA 13.0, sees 1 GPU"
+def test_complete_machine_is_ok_throughout() -> None:
+    reported = {check.name: check for check in checks(H200)}
+    assert {check.state for check in reported.values()} == {"ok"}
+    assert reported["driver"].detail == "580.159.04, CUDA 13.0"
+    assert reported["gpu 0"].detail == "NVIDIA H200, 140 GiB, hardware h200"
+    assert reported["torch for CUDA"].detail == "2.11.0 for CUDA 13.0, sees 1 GPU"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_machine_that_has_everything() -> None:
     [
         ({"packages": without("torch"), "torch": Torch(error="No module named 'torch'")}, "torch for CUDA", "pip install torch"),
         ({"torch": Torch()}, "torch for CUDA", "2.11.0 is built without CUDA: install"),
-        ({"torch": Torch(error="it ended with code -11")}, "torch for CUDA", "cannot be asked: it ended with code -11"),
+        ({"torch": Torch(error="it ended with code -11")}, "torch for CUDA", "cannot be queried: it ended with code -11"),
         (
             {
                 "torch": Torch(cuda="13.0", error="driver too old"),
@@ -130,33 +130,33 @@ def test_a_machine_that_has_everything() -> None:
         (
             {"nvml": Nvml(error="Driver/library version mismatch")},
             "nvidia-ml-py",
-            "cannot ask the driver: Driver/library version",
+            "cannot query the driver: Driver/library version",
         ),
         ({"nvcc": None}, "nvcc", "install the CUDA toolkit 13.0 at /usr/local/cuda"),
         ({"nvcc": None, "nvcc_elsewhere": "/opt/cuda/bin/nvcc"}, "nvcc", "/opt/cuda/bin/nvcc is where no sandbox sees it"),
         (
             {"nvcc_cuda": "12.9"},
             "nvcc",
-            "is of CUDA 12.9 and torch of 13.0, which load_inline refuses: install the CUDA toolkit 13.0",
+            "is of CUDA 12.9 and torch of CUDA 13.0, which load_inline refuses: install the CUDA toolkit 13.0",
         ),
-        ({"nvcc_cuda": ""}, "nvcc", "does not tell its version"),
+        ({"nvcc_cuda": ""}, "nvcc", "does not report its version"),
         ({"cxx": None}, "c++", "install g++"),
         ({"headers": None}, "c++", "install python3-dev"),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
 )
-def test_what_a_gpu_lacks_is_missing_and_has_a_remedy(changed: dict[str, object], name: str, words: str) -> None:
-    said = {check.name: check for check in checks(replace(H200, **changed))}
-    assert [check.name for check in said.values() if check.state != "ok"] == [name]
-    assert said[name].state == "missing"
-    assert words in said[name].detail
+def test_what_a_gpu_lacks_is_missing_with_a_remedy(changed: dict[str, object], name: str, words: str) -> None:
+    reported = {check.name: check for check in checks(replace(H200, **changed))}
+    assert [check.name for check in reported.values() if check.state != "ok"] == [name]
+    assert reported[name].state == "missing"
+    assert words in reported[name].detail
 
 
-def test_another_minor_version_of_nvcc_will_do() -> None:
+def test_nvcc_of_another_minor_version_is_ok() -> None:
     assert states(replace(H200, nvcc_cuda="13.2"))["nvcc"] == "ok"
 
 
-def test_ninja_of_the_system_will_do() -> None:
+def test_ninja_of_the_system_is_ok() -> None:
     assert states(replace(H200, packages=without("ninja"), ninja="/usr/bin/ninja"))["ninja"] == "ok"
 
 
@@ -167,7 +167,7 @@ def test_ninja_of_the_system_will_do() -> None:
         ({"persistence": False}, "nvidia-smi -pm 1"),
     ],
 )
-def test_what_disturbs_a_gpu_is_a_note(changed: dict[str, object], words: str) -> None:
+def test_busy_gpu_is_a_note(changed: dict[str, object], words: str) -> None:
     [seen] = H200.nvml.gpus
     found = replace(H200, nvml=H200.nvml.model_copy(update={"gpus": (seen.model_copy(update=changed),)}))
     [noted] = [check for check in checks(found) if check.state != "ok"]
@@ -178,25 +178,25 @@ def test_what_disturbs_a_gpu_is_a_note(changed: dict[str, object], words: str) -
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"ncu": None}, "there is no ncu (Nsight Compute) where a box sees it"),
+        ({"ncu": None}, "no ncu (Nsight Compute) is below /usr, where a sandbox sees it"),
         ({"counters_closed": True}, "NVreg_RestrictProfilingToAdminUsers=0"),
     ],
 )
-def test_counters_are_never_missing(changed: dict[str, object], words: str) -> None:
+def test_absent_counters_are_a_note(changed: dict[str, object], words: str) -> None:
     [noted] = [check for check in checks(replace(H200, **changed)) if check.state != "ok"]
     assert (noted.name, noted.state) == ("counters", "note")
     assert words in noted.detail and "unproven" in noted.detail
 
 
-def test_a_gpu_of_no_hardware_file_makes_no_demands() -> None:
+def test_unlisted_gpu_makes_nothing_missing() -> None:
     laptop = Found(driver="580.1", torch=Torch(cuda="13.0", gpus=(TorchGpu(name="Toy 1", uuid="GPU-3", memory_bytes=1 << 33),)))
-    said = {check.name: check for check in checks(laptop)}
-    assert "missing" not in {check.state for check in said.values()}
-    assert said["gpu 0"].state == "note"
-    assert "device_names: [Toy 1]" in said["gpu 0"].detail
+    reported = {check.name: check for check in checks(laptop)}
+    assert "missing" not in {check.state for check in reported.values()}
+    assert reported["gpu 0"].state == "note"
+    assert "device_names: [Toy 1]" in reported["gpu 0"].detail
 
 
-def test_gpus_are_counted_as_cuda_counts_them_and_matched_by_uuid() -> None:
+def test_gpus_are_numbered_by_cuda_and_matched_by_uuid() -> None:
     busy = TWO.nvml.model_copy(update={"gpus": (TWO.nvml.gpus[0].model_copy(update={"pids": (5,)}), TWO.nvml.gpus[1])})
     first, second = gpus(replace(TWO, nvml=busy))
     assert (first.name, first.usable, first.warnings) == ("NVIDIA B200", True, ())
@@ -204,19 +204,19 @@ def test_gpus_are_counted_as_cuda_counts_them_and_matched_by_uuid() -> None:
 
 
 @pytest.mark.parametrize("nvml", [H200.nvml, Nvml(error="No module named 'pynvml'")])
-def test_a_gpu_that_torch_does_not_see_is_listed_all_the_same(nvml: Nvml) -> None:
+def test_gpu_that_torch_does_not_see_is_listed(nvml: Nvml) -> None:
     [gpu] = gpus(replace(H200, nvml=nvml, torch=Torch(cuda="13.0", error="no driver")))
     assert gpu.hardware is not None and (gpu.hardware.name, gpu.usable) == ("h200", False)
 
 
-# ---------------------------------------------------------------- the process that asks
+# ---------------------------------------------------------------- the GPU probe
 
 
-def test_the_probe_itself() -> None:
+def test_probe_reports_this_machine() -> None:
     pytest.importorskip("torch")
-    nvml, torch = ask()
-    assert "process that asked" not in nvml.error + torch.error
-    assert bool(torch.gpus) == bool(look().driver and torch.cuda)
+    nvml, torch = run_probe()
+    assert "GPU probe" not in nvml.error + torch.error
+    assert bool(torch.gpus) == bool(inspect_machine().driver and torch.cuda)
 
 
 SAYS = """print('{"nvml": {"driver": "1.2", "gpus": []}}', flush=True)\n"""
@@ -225,29 +225,29 @@ SAYS = """print('{"nvml": {"driver": "1.2", "gpus": []}}', flush=True)\n"""
 @pytest.mark.parametrize(
     ("then", "limit_s", "words"),
     [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 30, "ended with code -11: it said nothing"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 30, "ended with code -11: nothing on stderr"),
         ("raise SystemExit('libcuda is broken')", 30, "ended with code 1: libcuda is broken"),
         ("import time; time.sleep(60)", 1, "took longer than 1 s"),
         ("print('{\"torch\": {')", 30, "ended with code 0"),
     ],
 )
-def test_a_driver_that_kills_or_hangs_the_asker(then: str, limit_s: float, words: str, tmp_path: Path) -> None:
+def test_driver_that_kills_or_hangs_the_probe_is_an_error(then: str, limit_s: float, words: str, tmp_path: Path) -> None:
     (tmp_path / "probe.py").write_text(SAYS + then)
-    nvml, torch = ask(tmp_path / "probe.py", limit_s)
+    nvml, torch = run_probe(tmp_path / "probe.py", limit_s)
     assert nvml == Nvml(driver="1.2")
-    assert torch.error.startswith("the process that asked") and words in torch.error
+    assert torch.error.startswith("the GPU probe") and words in torch.error
 
 
 # ---------------------------------------------------------------- canaries
 
 
-def test_the_canary_is_in_no_list(shared: Arena) -> None:
+def test_canary_is_not_listed(shared: Arena) -> None:
     assert "canary" not in catalog.problems()
     assert "unknown problem 'canary'" in shared.refused("score", "x.py", "-p", "canary")
 
 
-@boxed
-def test_no_box_shows_the_canary(shared: Arena) -> None:
+@sandboxed
+def test_canary_is_hidden_in_sandboxes(shared: Arena) -> None:
     assert any(paths.canary().is_relative_to(secret) for secret in paths.secrets())
     seen = shared(
         "sandbox", "--", "sh", "-c", "find / -path '*arena/doctor/canary*' -o -name wrong_zeros.py 2>/dev/null; echo looked"
@@ -255,7 +255,7 @@ def test_no_box_shows_the_canary(shared: Arena) -> None:
     assert seen.out == "looked\n"
 
 
-def test_every_canary_has_its_verdict_on_the_first_line() -> None:
+def test_canaries_name_their_verdict_on_line_1() -> None:
     pytest.importorskip("torch")
     from arena.authoring.check import expected
     from arena.doctor.canaries import SCORED
@@ -267,7 +267,7 @@ def test_every_canary_has_its_verdict_on_the_first_line() -> None:
     }
 
 
-def test_the_gate_of_the_canary_holds() -> None:
+def test_canary_tolerance_rejects_wrong_answers() -> None:
     torch = pytest.importorskip("torch")
     from arena.judge import problem_code
 
@@ -283,20 +283,20 @@ def test_the_gate_of_the_canary_holds() -> None:
                 assert check.errors(wrong, ref)["rel_fro"] > problem.tolerance["rel_fro"]
 
 
-@boxed
+@sandboxed
 @no_gpu
 @pytest.mark.slow
-def test_canaries_on_a_processor(shared: Arena) -> None:
+def test_canaries_pass_on_a_cpu(shared: Arena) -> None:
     pytest.importorskip("torch")
-    said = {check["name"]: check for check in shared.json("doctor", "--score") if check["name"].startswith("canary")}
-    assert {name: check["state"] for name, check in said.items()} == {"canary torch": "ok", "canary wrong_zeros": "ok"}
-    assert re.fullmatch(r"passed at 0\.\d{3} of the ceiling on cpu, \d+\.\d s", said["canary torch"]["detail"])
-    assert re.fullmatch(r"incorrect on cpu, \d+\.\d s, as it must be", said["canary wrong_zeros"]["detail"])
+    reported = {check["name"]: check for check in shared.json("doctor", "--score") if check["name"].startswith("canary")}
+    assert {name: check["state"] for name, check in reported.items()} == {"canary torch": "ok", "canary wrong_zeros": "ok"}
+    assert re.fullmatch(r"passed at 0\.\d{3} of the ceiling on cpu, \d+\.\d s", reported["canary torch"]["detail"])
+    assert re.fullmatch(r"incorrect on cpu, \d+\.\d s, as it must be", reported["canary wrong_zeros"]["detail"])
 
 
-@boxed
+@sandboxed
 @no_gpu
-def test_a_canary_that_dies_is_told_with_the_judges_words(arena: Arena) -> None:
+def test_failing_canary_shows_the_judges_message(arena: Arena) -> None:
     pytest.importorskip("torch")
     arena.edit("arena/doctor/canary/solutions/torch.py", lambda text: text.replace("x * 2", "x * 3"))
     arena.edit("arena/doctor/canary/solutions/wrong_zeros.py", lambda text: text + "\n\nraise SystemError('no compiler')\n")
@@ -308,28 +308,28 @@ def test_a_canary_that_dies_is_told_with_the_judges_words(arena: Arena) -> None:
     )
 
 
-def test_without_a_sandbox_nothing_is_scored(shared: Arena, tmp_path: Path) -> None:
+def test_no_canary_is_scored_without_a_sandbox(shared: Arena, tmp_path: Path) -> None:
     done = shared("doctor", "--score", "--json", env={"PATH": str(tmp_path)})
     assert done.code == 2
     [canary] = [check for check in json.loads(done.out) if check["name"].startswith("canary")]
     assert canary == {"name": "canary", "state": "missing", "detail": "nothing can be scored without sandbox"}
 
 
-@boxed
-def test_a_gpu_that_is_not_there(shared: Arena) -> None:
+@sandboxed
+def test_absent_gpu_number_is_an_error(shared: Arena) -> None:
     pytest.importorskip("torch")
     done = shared("doctor", "--score", "--gpu", "99")
     assert done.code == 2
     assert "arena: there is no GPU 99" in done.err.splitlines()[-1]
 
 
-@boxed
+@sandboxed
 @pytest.mark.gpu
 @pytest.mark.timing
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # nvcc builds the extension anew in every worker, about a minute each
-def test_canaries_on_a_gpu(shared: Arena) -> None:
+def test_canaries_pass_on_a_gpu(shared: Arena) -> None:
     done = shared("doctor", "--score", "--json", limit_s=550)
-    said = {check["name"]: check for check in json.loads(done.out)}
+    reported = {check["name"]: check for check in json.loads(done.out)}
     wanted = ("gpu 0", "canary triton", "canary load_inline", "canary wrong_zeros")
-    assert {name: said[name]["state"] for name in wanted if name in said} == dict.fromkeys(wanted, "ok"), said
+    assert {name: reported[name]["state"] for name in wanted if name in reported} == dict.fromkeys(wanted, "ok"), reported

@@ -1,4 +1,4 @@
-"""What `arena calibrate` keeps of a GPU and how a score shows it, on any machine; tests/test_calibrate_gpu.py measures."""
+"""What `arena calibrate` caches of a GPU and how a score shows it, on any machine; test_calibrate_gpu.py measures."""
 
 import json
 import time
@@ -28,9 +28,9 @@ FOUND = {
     "tflops": {"bf16": 770.0},
     "launch_s": 1e-6,
 }
-KNOWN = "import sys; from arena.judge.calibrate_gpu import known; print(known(sys.argv[1]) is not None)"
-boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
-no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here, and this is about a machine without one")
+KNOWN = "import sys; from arena.judge.device.calibrate_gpu import known; print(known(sys.argv[1]) is not None)"
+sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this test is for a machine without a GPU")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def arena(tmp_path: Path) -> Arena:
     ],
     ids=["whole", "absent", "another method", "cut off", "impossible", "empty"],
 )
-def test_what_is_kept_is_known_or_is_like_none(text: str | None, knows: bool, arena: Arena, tmp_path: Path) -> None:
+def test_cached_calibration_is_known_only_when_whole(text: str | None, knows: bool, arena: Arena, tmp_path: Path) -> None:
     kept = tmp_path / "cache" / "arena" / "calibration" / "gpu-11111111-2222-3333-4444-555555555555.json"
     kept.parent.mkdir(parents=True)
     if text is not None:
@@ -60,14 +60,14 @@ def test_what_is_kept_is_known_or_is_like_none(text: str | None, knows: bool, ar
 
 
 @pytest.mark.parametrize(("fp32", "bf16", "best"), [(0.08, 0.001, 0.08), (0.08, 1.2, 1.2)], ids=["without bf16", "with bf16"])
-def test_bf16_on_a_processor_is_never_slower_than_fp32(fp32, bf16, best, monkeypatch, tmp_path):
+def test_bf16_ceiling_of_a_cpu_is_at_least_fp32(fp32, bf16, best, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(calibrate_cpu, "_bandwidth_gb_s", lambda mib: 40.0)
     monkeypatch.setattr(calibrate_cpu, "_gemm_tflops", {torch.float32: fp32, torch.bfloat16: bf16}.get)
     assert calibrate_cpu.cpu(fresh=True).tflops == {"fp32": fp32, "bf16": best}
 
 
-def test_no_try_begins_after_the_limit(monkeypatch):
+def test_no_try_starts_after_the_limit(monkeypatch):
     monkeypatch.setattr(calibrate_cpu, "MOST_S", 0.01)
     calls = []
     assert calibrate_cpu._best_s(lambda: (calls.append(0), time.sleep(0.02))) >= 0.02
@@ -75,17 +75,17 @@ def test_no_try_begins_after_the_limit(monkeypatch):
 
 
 @pytest.mark.parametrize("rate", products.GEMMS)
-def test_every_way_is_the_product(rate: str) -> None:
+def test_every_call_computes_the_product(rate: str) -> None:
     gemm = products.GEMMS[rate]._replace(size=64)
     a, b = (products.matrix(gemm, seed, "cpu") for seed in (0, 1))
     assert a.double().unique().numel() > 100, "random data"
     straight, transposed = a.double() @ b.double(), a.double() @ b.double().t()
-    for way in gemm.ways(a, b):
-        out = way().double()
+    for call in gemm.calls(a, b):
+        out = call().double()
         assert any(torch.allclose(out, wanted, rtol=0.02, atol=0.2) for wanted in (straight, transposed))
 
 
-def test_fp32_is_as_before_after_the_block() -> None:
+def test_fp32_precision_is_restored() -> None:
     before = torch.backends.cuda.matmul.fp32_precision
     with products.fp32_as("tf32"):
         assert torch.backends.cuda.matmul.fp32_precision == "tf32"
@@ -96,7 +96,7 @@ def test_fp32_is_as_before_after_the_block() -> None:
 
 
 def shown(arena: Arena, bound: str, attainable: dict | None) -> str:
-    """What `arena show` says of a stored run at half of its ceiling."""
+    """What `arena show` prints for a stored run at half of its ceiling."""
     record = trial(0.5).model_dump(mode="json")
     record["score"]["device"]["attainable"] = attainable
     record["score"]["shapes"][0]["bound"] = bound
@@ -107,35 +107,35 @@ def shown(arena: Arena, bound: str, attainable: dict | None) -> str:
     return done.err
 
 
-def test_a_memory_bound_shape_is_compared_with_what_is_attainable(arena: Arena) -> None:
-    said = shown(arena, "memory", FOUND)
-    assert "datasheet ceilings: 4800 GB/s, of which this GPU attains 4280\n" in said
-    assert "attained" in said
-    assert f"{0.5 * 4800 / 4280:.4f}" in said
+def test_memory_bound_shape_shows_attained_bandwidth(arena: Arena) -> None:
+    output = shown(arena, "memory", FOUND)
+    assert "datasheet ceilings: 4800 GB/s, of which this GPU attains 4280\n" in output
+    assert "attained" in output
+    assert f"{0.5 * 4800 / 4280:.4f}" in output
 
 
-def test_a_compute_bound_shape_is_compared_with_the_product_of_its_arithmetic(arena: Arena) -> None:
+def test_compute_bound_shape_shows_its_attained_product(arena: Arena) -> None:
     [row] = [line for line in shown(arena, "compute", FOUND).splitlines() if line.startswith(" N=8")]
     assert row.split()[-3:] == ["0.5000", "compute", f"{0.5 * 989 / FOUND['tflops']['bf16']:.4f}"]
 
 
-def test_a_product_that_was_not_measured_leaves_the_cell_empty(arena: Arena) -> None:
+def test_unmeasured_product_leaves_the_cell_empty(arena: Arena) -> None:
     [row] = [line for line in shown(arena, "compute", FOUND | {"tflops": {"fp8": 1}}).splitlines() if line.startswith(" N=8")]
     assert row.split()[-2:] == ["0.5000", "compute"]
 
 
-def test_without_a_calibration_there_is_no_column(arena: Arena) -> None:
-    said = shown(arena, "memory", None)
-    assert "on NVIDIA H200, datasheet ceilings\n" in said
-    assert "attain" not in said
+def test_no_calibration_means_no_column(arena: Arena) -> None:
+    output = shown(arena, "memory", None)
+    assert "on NVIDIA H200, datasheet ceilings\n" in output
+    assert "attain" not in output
 
 
-# ---------------------------------------------------------------- hardware found by itself
+# ---------------------------------------------------------------- detected hardware
 
 
-@boxed
+@sandboxed
 @no_gpu
-def test_without_a_gpu_the_hardware_is_the_cpu_and_that_is_said(arena: Arena) -> None:
+def test_hardware_without_a_gpu_is_cpu_and_is_reported(arena: Arena) -> None:
     path = arena.solution("broken", "def f(:\n")
     done = arena("score", str(path), "--problem", "paged_attention", "--json")
     assert done.code == 0, done.err
@@ -143,11 +143,11 @@ def test_without_a_gpu_the_hardware_is_the_cpu_and_that_is_said(arena: Arena) ->
     assert "hardware cpu: torch finds no GPU here (--hardware chooses another)\n" in done.err
 
 
-@boxed
+@sandboxed
 @no_gpu
 @pytest.mark.parametrize("words", [("run", "-p", "paged_attention"), ("calibrate",)], ids=" ".join)
-def test_a_gpu_that_is_not_here_is_refused(words: tuple[str, ...], arena: Arena) -> None:
+def test_absent_gpu_is_an_error(words: tuple[str, ...], arena: Arena) -> None:
     done = arena(*words, "--hardware", "h200")
     assert done.code == 2
     assert "torch finds no GPU here, and NVIDIA H200 SXM 141 GB was asked for; score on --hardware cpu" in done.err
-    assert "(--hardware chooses another)" not in done.err, "it was asked for"
+    assert "(--hardware chooses another)" not in done.err, "the option was given"

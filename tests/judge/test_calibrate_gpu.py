@@ -1,6 +1,6 @@
-"""On a GPU: what `arena calibrate` measures is plausible, repeats itself, is kept, and is refused to a GPU in use.
+"""On a GPU: what `arena calibrate` measures is plausible, repeats itself, is kept, and is refused on a GPU in use.
 
-Each test measures in a process of its own, so that this one never computes on the GPU and is nobody's stranger there.
+Each test measures in a process of its own, so that this one never computes on the GPU and never counts as another user.
 """
 
 import json
@@ -23,21 +23,21 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timing]
 
 MOST_S = 20.0
 ABOVE_PEAK = 1.01
-"""Datasheets round, and the clock may be a little above the one that they count with."""
+"""Datasheets round, and the clock may be a little above the one that they assume."""
 BANDWIDTH_REPEATS, PRODUCT_REPEATS = 0.01, 0.03
-"""What two calibrations in a row may differ by; products hang on the board's power and temperature."""
+"""How much two calibrations in a row may differ; products depend on the board's power and temperature."""
 MEASURE_TWICE = """
 import json, time, torch
-from arena.judge import calibrate_gpu, here
+from arena.judge.device import calibrate_gpu, detect
 first = calibrate_gpu.measure(0)
 begin_s = time.monotonic()
 second = calibrate_gpu.measure(0)
 seconds = time.monotonic() - begin_s
 both = [found.model_dump(mode="json") for found in (first, second)]
 device = torch.cuda.get_device_name(0)
-print(json.dumps({"both": both, "seconds": seconds, "device": device, "hardware": here.hardware_here(0).name}))
+print(json.dumps({"both": both, "seconds": seconds, "device": device, "hardware": detect.hardware_here(0).name}))
 """
-KEPT = "from arena.judge.calibrate_gpu import _uuid, known; print(known(_uuid(0)).model_dump_json())"
+KEPT = "from arena.judge.device.calibrate_gpu import _uuid, known; print(known(_uuid(0)).model_dump_json())"
 OTHER = "import torch, time; torch.ones(1, device='cuda'); print('here', flush=True); time.sleep(600)"
 
 
@@ -61,7 +61,7 @@ def both(measured: dict[str, Any]) -> list[Attainable]:
     return [Attainable.model_validate(found) for found in measured["both"]]
 
 
-def test_the_command_keeps_what_it_found(arena: Arena, tmp_path: Path) -> None:
+def test_command_caches_what_it_measured(arena: Arena, tmp_path: Path) -> None:
     env = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = arena("calibrate", env=env)
     assert done.code == 0, done.err
@@ -71,26 +71,26 @@ def test_the_command_keeps_what_it_found(arena: Arena, tmp_path: Path) -> None:
     assert Attainable.model_validate_json(arena.python(KEPT, **env).out) == Attainable.model_validate_json(kept.read_text())
 
 
-def test_a_gpu_in_use_is_refused(arena: Arena, measured: dict[str, Any]) -> None:
+def test_gpu_in_use_is_refused(arena: Arena, measured: dict[str, Any]) -> None:
     with subprocess.Popen([sys.executable, "-c", OTHER], stdout=subprocess.PIPE, text=True) as other:
         try:
             assert other.stdout is not None
             assert other.stdout.readline() == "here\n"
-            told = arena.refused("calibrate", "--hardware", measured["hardware"])
+            message = arena.refused("calibrate", "--hardware", measured["hardware"])
         finally:
             other.kill()
-    assert told.startswith("other processes compute on GPU 0")
+    assert message.startswith("other processes compute on GPU 0")
 
 
-def test_the_hardware_is_that_of_the_gpu(measured: dict[str, Any]) -> None:
+def test_detected_hardware_lists_the_gpu(measured: dict[str, Any]) -> None:
     assert measured["device"] in catalog.hardware(measured["hardware"]).device_names
 
 
-def test_it_is_quick(measured: dict[str, Any]) -> None:
+def test_calibration_is_quick(measured: dict[str, Any]) -> None:
     assert measured["seconds"] < MOST_S
 
 
-def test_it_lies_below_the_datasheet_and_not_far(measured: dict[str, Any], both: list[Attainable]) -> None:
+def test_calibration_is_just_below_the_datasheet(measured: dict[str, Any], both: list[Attainable]) -> None:
     hardware, found = catalog.hardware(measured["hardware"]), both[0]
     peak_gb_s = hardware.bandwidth_gb_s.value
     for gb_s in (found.copy_gb_s, found.read_gb_s):
@@ -105,7 +105,7 @@ def test_fp32_is_not_tf32(both: list[Attainable]) -> None:
     assert both[0].tflops["tf32"] > 2 * both[0].tflops["fp32"]
 
 
-def test_it_repeats_itself(both: list[Attainable]) -> None:
+def test_calibration_repeats_itself(both: list[Attainable]) -> None:
     first, second = both
     assert second.copy_gb_s == pytest.approx(first.copy_gb_s, rel=BANDWIDTH_REPEATS)
     assert second.read_gb_s == pytest.approx(first.read_gb_s, rel=BANDWIDTH_REPEATS)

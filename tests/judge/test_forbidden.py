@@ -154,7 +154,7 @@ FREE = [
 
 
 @pytest.mark.parametrize(("source", "rule"), USED.items())
-def test_uses_are_found(source, rule):
+def test_forbidden_uses_are_found(source, rule):
     assert rule in {found.name for found in forbidden(source, RULES)}
 
 
@@ -163,7 +163,7 @@ def test_mentions_are_not_uses(source):
     assert forbidden(source, RULES) == []
 
 
-def test_the_line_is_the_line_of_the_use():
+def test_use_has_its_line():
     assert forbidden("import torch\n\n\ny = torch.matmul(a, b)\n", ("torch.matmul",))[0].line == 4
 
 
@@ -177,7 +177,7 @@ LIST = catalog.problem("paged_attention").forbidden
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_what_is_shipped_is_free_unless_it_says_so(path):
+def test_shipped_solutions_are_free_unless_marked(path):
     source = path.read_text()
     by_name = source.startswith("# verdict: forbidden") and "# Reads clean" not in source
     assert bool(forbidden(source, LIST)) == by_name
@@ -191,7 +191,7 @@ READY_MADE = (
 
 
 @pytest.mark.parametrize("use", " ".join(READY_MADE).split())
-def test_ready_made_products_are_on_the_list(use):
+def test_library_products_are_forbidden(use):
     assert forbidden(f"import torch, numpy\n{use}(1)", LIST)
 
 
@@ -205,7 +205,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_no_source_takes_long(name):
+def test_long_sources_take_linear_time(name):
     # 2 to 3 s for the first, about half of it in ast.parse, and less for the others; in quadratic time it is a minute.
     start = time.process_time()
     assert {found.name for found in forbidden(LONG[name], RULES)} == ({"torch.bmm"} if name == "aliases" else set())

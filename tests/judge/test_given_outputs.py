@@ -1,4 +1,4 @@
-"""Solutions that write into outputs they are given: what each gets in the real sandbox, and what it finds before a call."""
+"""Solutions that write into given outputs: their verdicts in the real sandbox, and what the outputs hold before a call."""
 
 import hashlib
 from dataclasses import replace
@@ -26,8 +26,8 @@ QUICK = replace(
 )
 
 
-def told(source: str, key: str) -> str:
-    """What one of the lines at the top says about `key`."""
+def header(source: str, key: str) -> str:
+    """The value of `key` in the comment lines at the top."""
     found = [line.removeprefix(f"# {key}: ") for line in source.splitlines()[:3] if line.startswith(f"# {key}: ")]
     return found[0] if found else ""
 
@@ -36,12 +36,12 @@ def told(source: str, key: str) -> str:
 @pytest.mark.parametrize("path", sorted(SUBMISSIONS.glob("*.py")), ids=lambda path: path.stem)
 def test_verdict(path: Path) -> None:
     text = path.read_text()
-    before = told(text, "follows")
+    before = header(text, "follows")
     source = ((SUBMISSIONS / f"{before}.py").read_text() + "\n\n" if before else "") + text
     submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
-    result = judge.score(submission, PROBLEM, catalog.hardware("cpu"), digest="", sandbox=bwrap, plan=QUICK, folder=FOLDER)
-    assert result.verdict == told(text, "verdict"), result.message
-    assert told(text, "says") in result.message
+    result = judge.score(submission, PROBLEM, catalog.hardware("cpu"), digest="", sandbox=bwrap, sampling=QUICK, folder=FOLDER)
+    assert result.verdict == header(text, "verdict"), result.message
+    assert header(text, "message") in result.message
 
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
@@ -56,7 +56,7 @@ def sets(given: bool, kinds: tuple[torch.dtype, ...]) -> Sets:
     return Sets(memory, buffer.bytes, buffer, buffer, outputs, outputs, 2, given, 0.0)
 
 
-def test_outputs_that_are_given_hold_no_answer_before_a_call() -> None:
+def test_given_outputs_hold_no_answer_before_a_call() -> None:
     made = sets(True, (*FLOATS, *INTEGERS, torch.bool))
     poison(made, 1, seed=1)
     first = [view.clone() for view in made.output(0)]
@@ -68,7 +68,7 @@ def test_outputs_that_are_given_hold_no_answer_before_a_call() -> None:
     assert all(not torch.equal(old, new) for old, new in zip(integers, made.output(0)[-len(integers) :], strict=True))
 
 
-def test_what_results_are_copied_to_looks_like_a_result() -> None:
+def test_buffers_for_copies_look_like_results() -> None:
     made = sets(False, (*FLOATS, *INTEGERS))
     poison(made, 2, seed=1)
     assert all(view.float().isfinite().all() and view.float().abs().max() <= 127 for view in made.output(1))

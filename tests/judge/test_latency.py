@@ -1,4 +1,4 @@
-"""Shapes of the latency class: checked and timed like the others, told in microseconds, and never part of a score."""
+"""Latency shapes: checked and timed like the others, reported in microseconds, and never part of a score."""
 
 import hashlib
 import json
@@ -23,11 +23,11 @@ from arena.errors import DataError
 from arena.files import documents
 from arena.files.text import render
 from arena.judge import evaluation, problem_code, worker_client
-from arena.judge.ceiling import geometric_mean
 from arena.judge.device.detect import open_device
 from arena.judge.sampling import CPU
-from arena.judge.stopwatch import Clock
-from arena.judge.timing import Subject
+from arena.judge.score_math import geometric_mean
+from arena.judge.stopwatch import Stopwatch
+from arena.judge.timing import ScoringContext
 from arena.judge.window import Seeds
 from arena.results import annotations, leaderboard, run_folder
 from arena.sandboxes import bwrap
@@ -42,7 +42,7 @@ WRONG = HONEST + "    if len(x) == 2:\n        y.zero_()\n"
 ROUGH = HONEST + "    y *= 1.5\n    if len(x) == 2:\n        raise ValueError\n"
 # A window would be ten seconds long if nothing else bounded it.
 QUICK = replace(CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3, window_s=10.0, max_calls=20, latency_calls=50)
-boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
 def problem(folder: Path, facts: str = FACTS) -> Problem:
@@ -53,14 +53,14 @@ def problem(folder: Path, facts: str = FACTS) -> Problem:
 def scored(source: str, asked: Problem, **given: object):
     submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
     hardware = catalog.hardware("cpu")
-    return judge.score(submission, asked, hardware, digest="", sandbox=bwrap, plan=QUICK, folder=FOLDER, **given)
+    return judge.score(submission, asked, hardware, digest="", sandbox=bwrap, sampling=QUICK, folder=FOLDER, **given)
 
 
 # ------------------------------------------------------------------ problem.yaml
 
 
 @pytest.mark.parametrize(
-    ("latency", "said"),
+    ("latency", "message"),
     [
         ("{gpu: [{R: 2, N: 64}]}", "13:16: latency.gpu: `shapes` has none for this profile, and a score needs some"),
         ("{cpu: []}", "13:16: latency.cpu: a profile needs at least one shape"),
@@ -74,13 +74,13 @@ def scored(source: str, asked: Problem, **given: object):
         ("{tpu: [{R: 2, N: 64}]}", "13:11: latency.tpu: should be 'cpu' or 'gpu'"),
     ],
 )
-def test_what_is_no_latency_class(latency: str, said: str, tmp_path: Path) -> None:
+def test_invalid_latency_shapes_are_errors(latency: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         problem(tmp_path, FACTS.replace("{cpu: [{R: 2, N: 64}]}", latency))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_scored_shape_is_listed_once_too(tmp_path: Path) -> None:
+def test_scored_shape_listed_twice_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"shapes\.cpu: {'R': 8, 'N': 4096} is listed twice"):
         problem(tmp_path, FACTS.replace("{R: 8, N: 4096}", "{R: 8, N: 4096}, {R: 8, N: 4096}"))
 
@@ -88,8 +88,8 @@ def test_a_scored_shape_is_listed_once_too(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ the judge
 
 
-@boxed
-def test_its_time_is_reported_and_counts_for_nothing(tmp_path: Path) -> None:
+@sandboxed
+def test_latency_is_reported_and_not_scored(tmp_path: Path) -> None:
     result = scored(HONEST, problem(tmp_path))
     assert isinstance(result, Passed), result.message
     [shape], [small] = result.shapes, result.latency
@@ -101,47 +101,49 @@ def test_its_time_is_reported_and_counts_for_nothing(tmp_path: Path) -> None:
     assert set(small.error) == {"rel_fro", "row", "el"} and small.windows == 3
 
 
-@boxed
-def test_who_is_wrong_on_it_alone_is_refused(tmp_path: Path) -> None:
+@sandboxed
+def test_wrong_answer_on_a_latency_shape_is_incorrect(tmp_path: Path) -> None:
     result = scored(WRONG, problem(tmp_path))
     assert (result.verdict, result.shape, result.input_class) == ("incorrect", SMALL, "public")
     assert scored(WRONG, problem(tmp_path, FACTS.replace("latency", "# latency"))).verdict == "passed"
 
 
-@boxed
-def test_a_time_that_no_hardware_reaches_is_no_time_here_either(tmp_path: Path) -> None:
+@sandboxed
+def test_impossible_latency_is_a_judge_failure(tmp_path: Path) -> None:
     much = FACTS.replace("bytes: 8*R*N + 8*R", "bytes: 8*R*N + 8*R + 10**9*(4096//N - 1)")
     result = scored(HONEST, problem(tmp_path, much))
     assert result.verdict == "judge_failed"  # ceilings that were measured here may be wrong; a datasheet's are not
-    assert result.message.startswith("R=2, N=64: ") and "us that the hardware needs" in result.message
+    assert result.message.startswith("R=2, N=64: ") and " us, but the hardware needs " in result.message
 
 
-@boxed
+@sandboxed
 @pytest.mark.slow
-def test_what_it_does_to_the_device_has_nothing_timed_again(tmp_path: Path) -> None:
-    """A trusted kernel that slows down during the latency class: the process's scored times stand."""
-    begun: list[float] = []
+def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
+    """The trusted kernel slows down while latency shapes are timed: the scored times remain."""
+    readings: list[float] = []
 
     def anchor() -> float:
-        begun.append(time.monotonic())
-        return 100.0 if begun[-1] - begun[0] < 3.0 else 50.0
+        readings.append(time.monotonic())
+        return 100.0 if readings[-1] - readings[0] < 3.0 else 50.0
 
     source = HONEST + "    if len(x) == 2:\n        import time\n        time.sleep(1)\n"
     asked = problem(tmp_path)
-    few = replace(QUICK, min_calls=2, max_calls=2, latency_calls=2, min_windows=1, max_windows=1, audits=0, drift=0.01, repeats=1)
-    with open_device(catalog.hardware("cpu"), 0) as place:
-        subject = Subject(asked, problem_code.load(asked, "cpu", FOLDER), place.memory, few, Seeds(), Clock())
+    few = replace(
+        QUICK, min_calls=2, max_calls=2, latency_calls=2, min_windows=1, max_windows=1, audit_windows=0, drift=0.01, repeats=1
+    )
+    with open_device(catalog.hardware("cpu"), 0) as device:
+        context = ScoringContext(asked, problem_code.load(asked, "cpu", FOLDER), device.memory, few, Seeds(), Stopwatch())
         submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
-        how = {"sandbox": bwrap, "cpus": place.cpus, "gpu": None, "env": place.env, "logs": None, "total_limit_s": 300.0}
-        [block] = evaluation.run(subject, "cpu", partial(worker_client.start, submission, **how), anchor, lambda _: None)
-    assert time.monotonic() - begun[0] > 3.0
-    assert block.timed[1].samples_s[0] > 1
-    assert block.anchors_gb_s == (100.0, 100.0)
-    assert block.dropped == ()
+        how = {"sandbox": bwrap, "cpus": device.cpus, "gpu": None, "env": device.env, "logs": None, "total_limit_s": 300.0}
+        [process] = evaluation.run(context, "cpu", partial(worker_client.start, submission, **how), anchor, lambda _: None)
+    assert time.monotonic() - readings[0] > 3.0
+    assert process.shapes[1].samples_s[0] > 1
+    assert process.anchors_gb_s == (100.0, 100.0)
+    assert process.dropped == ()
 
 
-@boxed
-def test_the_speed_of_a_library_outside_the_gate_needs_no_small_shapes(tmp_path: Path) -> None:
+@sandboxed
+def test_baseline_outside_the_tolerance_skips_latency_shapes(tmp_path: Path) -> None:
     asked = baseline.ungated(problem(tmp_path))
     assert scored(ROUGH, asked).verdict == "crashed"
     assert scored(ROUGH, asked, hidden=False).latency == ()
@@ -150,14 +152,14 @@ def test_the_speed_of_a_library_outside_the_gate_needs_no_small_shapes(tmp_path:
 # ------------------------------------------------------------------ the agent's side
 
 
-def test_the_agent_is_told_and_its_tools_go_over_them(tmp_path: Path) -> None:
+def test_prompt_and_tools_of_the_agent_include_latency_shapes(tmp_path: Path) -> None:
     run = run_folder.RunFolder(tmp_path / "run")
     run.work.mkdir(parents=True)
     asked = problem(tmp_path)
     folders = {"problem_folder": FOLDER, "kit_folder": paths.problems() / "kit"}
     prompt = run_folder.fill_workspace(run, asked, "cpu", asked.shapes["cpu"], "a machine", **folders)
-    told = "These small ones have to be right as well:\n\n- R = 2, N = 64\n"
-    assert told in prompt and "\n\n\n" not in prompt
+    listed = "These small ones have to be right as well:\n\n- R = 2, N = 64\n"
+    assert listed in prompt and "\n\n\n" not in prompt
     facts = json.loads((run.work / "problem.json").read_text())
     assert (facts["shapes"], facts["latency"]) == ([{"R": 8, "N": 4096}], [SMALL])
 
@@ -174,7 +176,7 @@ def test_the_agent_is_told_and_its_tools_go_over_them(tmp_path: Path) -> None:
     assert small.startswith("R=2 N=64: ") and " us per call (" in small and "/s" not in small
 
 
-def test_who_has_none_is_told_of_none() -> None:
+def test_prompt_without_latency_shapes_mentions_none() -> None:
     asked = catalog.problem("fp8_gemm")
     template = paths.problems() / "kit" / "prompt.md.j2"
     cpu, gpu = (
@@ -188,7 +190,7 @@ def test_who_has_none_is_told_of_none() -> None:
 # ------------------------------------------------------------------ for people
 
 
-def test_a_person_sees_its_time_and_that_it_is_not_scored(tmp_path: Path) -> None:
+def test_arena_show_lists_latency_as_not_scored(tmp_path: Path) -> None:
     plain = annotated(0.5)
     record = plain.model_dump(mode="json")
     record["score"]["latency"] = [SHAPE | {"shape": {"N": 1}, "measured_s": 7.3e-6}]

@@ -1,4 +1,4 @@
-"""What judge and worker share: the same views on both sides, and a size that nobody can change."""
+"""Memory that judge and worker share: the same views on both sides, and a size that the worker cannot change."""
 
 import errno
 import itertools
@@ -15,12 +15,12 @@ from arena.judge.device.memory import HostBuffer  # noqa: E402
 SET = [((3, 5), torch.bfloat16), ((7,), torch.int32), ((), torch.float64), ((2, 2), torch.float8_e4m3fn), ((0, 4), torch.float32)]
 
 
-def test_sets_do_not_overlap_and_are_aligned():
-    plan = layout(SET)
-    buffer = HostBuffer(plan.set_bytes * 3)
+def test_sets_are_aligned_and_do_not_overlap():
+    sets = layout(SET)
+    buffer = HostBuffer(sets.set_bytes * 3)
     starts, spans = [], []
     for index in range(3):
-        for view, (shape, dtype) in zip(plan.views(buffer.bytes, index), SET, strict=True):
+        for view, (shape, dtype) in zip(sets.views(buffer.bytes, index), SET, strict=True):
             assert tuple(view.shape) == shape and view.dtype == dtype and view.is_contiguous()
             starts.append((view.data_ptr() - buffer.bytes.data_ptr()) % ALIGN_BYTES)
             if view.numel():
@@ -41,13 +41,13 @@ def test_both_sides_see_the_same_memory():
 
 
 @pytest.mark.parametrize("size", [0, 1 << 20])
-def test_the_worker_cannot_change_the_size(size):
+def test_worker_cannot_resize_a_buffer(size):
     buffer = HostBuffer(4096)
-    with pytest.raises(OSError) as refused:
+    with pytest.raises(OSError) as caught:
         os.ftruncate(buffer.fd, size)
-    assert refused.value.errno == errno.EPERM
+    assert caught.value.errno == errno.EPERM
 
 
-def test_the_worker_is_told_names_of_dtypes_that_torch_knows():
+def test_layout_message_names_torch_dtypes():
     for _, dtype, _ in layout(SET).message()["slots"]:
         assert isinstance(getattr(torch, dtype), torch.dtype)

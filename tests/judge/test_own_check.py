@@ -1,4 +1,4 @@
-"""A problem that is judged in its own way: the two largest of each row, exactly, with any choice among ties."""
+"""A problem with a correctness check of its own: the two largest of each row, exactly, with any choice among ties."""
 
 import json
 import math
@@ -85,7 +85,7 @@ def read(folder: Path) -> Problem:
     return documents.read_yaml(folder / "problem.yaml", Problem, name="two")
 
 
-def load(folder: Path) -> problem_code.Code:
+def load(folder: Path) -> problem_code.ProblemCode:
     return problem_code.load(read(folder), "cpu", folder)
 
 
@@ -101,7 +101,7 @@ def load(folder: Path) -> problem_code.Code:
         ("tolerance: {values: 0, strays: 0, sum: 0.25}", "tolerance: {}", "tolerance: "),
     ],
 )  # fmt: skip
-def test_a_gate_that_is_not_told_in_full(folder: Path, old: str, new: str, words: str) -> None:
+def test_incomplete_correctness_text_is_an_error(folder: Path, old: str, new: str, words: str) -> None:
     assert old in FACTS
     (folder / "problem.yaml").write_text(FACTS.replace(old, new))
     with pytest.raises(DataError, match=r"problem\.yaml") as caught:
@@ -109,14 +109,14 @@ def test_a_gate_that_is_not_told_in_full(folder: Path, old: str, new: str, words
     assert words in str(caught.value)
 
 
-def test_facts_and_code_speak_of_the_same_gate(folder: Path) -> None:
+def test_problem_yaml_and_reference_must_agree_on_errors(folder: Path) -> None:
     (folder / "reference.py").write_text(REFERENCE.replace("def worst", "def worse"))
-    with pytest.raises(DataError, match=r"reference.py: defines errors: both are due where problem.yaml has a `gate`"):
+    with pytest.raises(DataError, match=r"reference.py: defines errors: define both where problem.yaml has `correctness`"):
         load(folder)
     (folder / "reference.py").write_text(REFERENCE.replace('"strays": strays', '"stray": strays'))
     loaded = load(folder)
     inputs = loaded.make_inputs({"R": 3, "N": 8}, 1, "public", "cpu")
-    with pytest.raises(DataError, match="errors measures values, stray, sum; the tolerance is for values, strays, sum"):
+    with pytest.raises(DataError, match=r"measures values, stray, sum; problem\.yaml has a tolerance for values, strays, sum"):
         loaded.measure(loaded.outputs(inputs), loaded.outputs(inputs), inputs)
     shared = catalog.problem("paged_attention")
     (folder / "reference.py").write_text(REFERENCE)
@@ -125,7 +125,7 @@ def test_facts_and_code_speak_of_the_same_gate(folder: Path) -> None:
 
 
 def judged(folder: Path, source: str, x: "torch.Tensor") -> dict[str, float]:
-    """What the judge says of one call."""
+    """The errors that the judge finds in one call."""
     made: dict = {}
     exec(source, made)
     loaded, problem = load(folder), read(folder)
@@ -138,7 +138,7 @@ TIES = torch.tensor([[1.0, 3, 3, 3], [0, 0, 0, 0], [5, -1, -math.inf, 2]])
 
 
 @pytest.mark.parametrize("source", [HONEST, OTHER_TIES])
-def test_the_judge_takes_any_choice_among_ties(folder: Path, source: str) -> None:
+def test_judge_accepts_any_choice_among_ties(folder: Path, source: str) -> None:
     assert judged(folder, source, TIES) == {"values": 0, "strays": 0, "sum": 0}
 
 
@@ -150,13 +150,13 @@ def test_the_judge_takes_any_choice_among_ties(folder: Path, source: str) -> Non
         (NOT_A_NUMBER, "values[0, 0] is nan where a finite value is expected"),
     ],
 )
-def test_the_judge_refuses_the_rest(folder: Path, source: str, words: str) -> None:
+def test_judge_rejects_wrong_answers(folder: Path, source: str, words: str) -> None:
     with pytest.raises(Rejection) as caught:
         judged(folder, source, TIES)
     assert (caught.value.verdict, caught.value.message) == ("incorrect", words)
 
 
-def test_an_infinite_answer_is_a_matter_of_the_problems_own_gate_and_nan_is_its_fault(folder: Path) -> None:
+def test_own_check_judges_infinities_and_nan_is_its_failure(folder: Path) -> None:
     assert judged(folder, HONEST, torch.full((2, 4), -math.inf))["values"] == 0
     with pytest.raises(Rejection, match=r"row \[0, 1\] is off"):
         judged(folder, OFF_BY_ONE.replace("found.values + 1", "-found.values"), torch.full((2, 4), -math.inf))
@@ -164,13 +164,13 @@ def test_an_infinite_answer_is_a_matter_of_the_problems_own_gate_and_nan_is_its_
         judged(folder, HONEST, torch.full((2, 4), math.nan))
 
 
-def test_an_error_that_is_not_a_number_fails(folder: Path) -> None:
+def test_nan_error_is_incorrect(folder: Path) -> None:
     (folder / "reference.py").write_text(REFERENCE.replace('"sum": apart.abs().nan_to_num(0)', '"sum": apart * torch.nan'))
     with pytest.raises(Rejection, match=r"sum nan of 0\.25"):
         judged(folder, HONEST, TIES)
 
 
-def test_answers_that_are_none_are_outside_the_gate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_degenerate_answers_are_outside_the_tolerance(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "problems", lambda: folder.parent)
     shutil.copytree(KIT, folder.parent / "kit")
     found = {name: (ok, detail) for name, ok, detail in degenerate.gate(read(folder), "cpu")}
@@ -179,7 +179,7 @@ def test_answers_that_are_none_are_outside_the_gate(folder: Path, monkeypatch: p
     assert found["gate: zeros"][1].startswith("refused on 2 of 2 tries; "), "each output by itself"
 
 
-def test_the_check_and_the_prompt_of_an_agent(folder: Path, tmp_path: Path) -> None:
+def test_agents_check_and_prompt_use_the_own_check(folder: Path, tmp_path: Path) -> None:
     problem, run = read(folder), run_folder.RunFolder(tmp_path / "run")
     run.work.mkdir(parents=True)
     run_folder.fill_workspace(run, problem, "cpu", problem.shapes["cpu"], "a machine", problem_folder=folder, kit_folder=KIT)
@@ -199,9 +199,9 @@ def test_the_check_and_the_prompt_of_an_agent(folder: Path, tmp_path: Path) -> N
     )
     assert checked(HONEST) == (0, exact + "PASS\n")
     assert checked(OTHER_TIES) == (0, exact + "PASS\n")
-    code, said = checked(OFF_BY_ONE)
+    code, output = checked(OFF_BY_ONE)
     assert code == 1
-    assert "values 6.00e+00 (limit 0)" in said and "      row [0, 1, 2] is off\nFAIL\n" in said
-    code, said = checked(NOT_A_NUMBER)
+    assert "values 6.00e+00 (limit 0)" in output and "      row [0, 1, 2] is off\nFAIL\n" in output
+    code, output = checked(NOT_A_NUMBER)
     assert code == 1
-    assert "sum inf (limit 0.25)" in said and "values[0, 0] is nan and should be" in said
+    assert "sum inf (limit 0.25)" in output and "values[0, 0] is nan and should be" in output

@@ -17,34 +17,39 @@ HERE = Path(__file__).parents[1] / "submissions"
 QUICK = replace(
     CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3, call_limit_s=5.0, first_call_limit_s=5.0, build_limit_s=20.0
 )
-"""Verdicts do not depend on how many windows are timed; the limits are short so that a hang is found soon."""
+"""Verdicts do not depend on how many windows are timed; the limits are short so that a hang ends soon."""
 
 
-boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
-def scored(submission, plan=QUICK, sandbox=bwrap):
+def scored(submission, sampling=QUICK, sandbox=bwrap):
     problem = catalog.problem("paged_attention")
     return judge.score(
-        submission, problem, catalog.hardware("cpu"), digest=catalog.problem_digest(problem.name), sandbox=sandbox, plan=plan
+        submission,
+        problem,
+        catalog.hardware("cpu"),
+        digest=catalog.problem_digest(problem.name),
+        sandbox=sandbox,
+        sampling=sampling,
     )
 
 
 class Broken:
     """A sandbox in which Python does not start."""
 
-    def run(self, box):
-        return bwrap.run(replace(box, command=("sh", "-c", "echo no library >&2; exit 1")))
+    def run(self, spec):
+        return bwrap.run(replace(spec, command=("sh", "-c", "echo no library >&2; exit 1")))
 
 
-@boxed
-def test_a_worker_that_fails_before_it_has_the_solution_is_not_charged_to_it():
+@sandboxed
+def test_worker_failing_before_the_solution_is_a_judge_failure():
     submission, _ = read(HERE / "static_output.py")
     result = scored(submission, sandbox=Broken())
     assert (result.verdict, "no library" in result.message) == ("judge_failed", True), result.message
 
 
-@boxed
+@sandboxed
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.py")), ids=lambda path: path.stem)
 def test_verdict(path):
     submission, wanted = read(path)

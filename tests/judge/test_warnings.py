@@ -1,11 +1,11 @@
-"""A number whose counters show another arithmetic than the problem's says so."""
+"""A score whose counters show another arithmetic than the problem's carries a warning."""
 
 import pytest
 
 pytest.importorskip("torch")
 
 from arena import catalog
-from arena.judge.warnings import unlike
+from arena.judge.warnings import unexpected_arithmetic
 from arena.schema import Evidence, ShapeScore
 
 PROBLEM = catalog.problem("fp8_gemm")
@@ -32,26 +32,26 @@ def scored(shape, bound="compute") -> ShapeScore:
     )
 
 
-def told(ops, shape=WIDE, bound="compute", proof="counters") -> str:
-    return unlike(PROBLEM, [scored(shape, bound)], (Evidence(shape=shape, proof=proof, tensor_ops=ops),))
+def warning(ops, shape=WIDE, bound="compute", proof="counters") -> str:
+    return unexpected_arithmetic(PROBLEM, [scored(shape, bound)], (Evidence(shape=shape, proof=proof, tensor_ops=ops),))
 
 
-def test_the_arithmetic_of_the_problem_is_no_news():
-    assert told({"fp8": FLOPS}) == ""
-    assert told({"fp8": 1.1 * FLOPS, "bf16": 5.0}) == ""
+def test_the_problems_arithmetic_gives_no_warning():
+    assert warning({"fp8": FLOPS}) == ""
+    assert warning({"fp8": 1.1 * FLOPS, "bf16": 5.0}) == ""
 
 
 @pytest.mark.parametrize(
     ("ops", "words"),
     [({"bf16": FLOPS}, "bf16 1.00 of the work"), ({"fp8": FLOPS / 2, "bf16": FLOPS / 2}, "fp8 0.50"), ({}, "nothing")],
 )
-def test_another_arithmetic_is_told(ops, words):
-    text = told(ops)
+def test_another_arithmetic_gives_a_warning(ops, words):
+    text = warning(ops)
     assert text.startswith("not fp8: the tensor cores multiplied otherwise on M=4096, N=4096, K=4096 ")
     assert words in text
 
 
-def test_nothing_is_said_where_the_arithmetic_is_not_the_bound_or_was_not_counted():
-    assert told({"bf16": 1.0}, FLAT, "memory") == ""
-    assert told({}, proof="unproven") == ""
-    assert unlike(catalog.problem("paged_attention"), [], ()) == ""
+def test_no_warning_without_counters_or_a_compute_bound():
+    assert warning({"bf16": 1.0}, FLAT, "memory") == ""
+    assert warning({}, proof="unproven") == ""
+    assert unexpected_arithmetic(catalog.problem("paged_attention"), [], ()) == ""

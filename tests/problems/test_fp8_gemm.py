@@ -16,7 +16,7 @@ from in_triton import ran  # noqa: E402
 from arena import catalog, paths  # noqa: E402
 from arena.judge import forbidden, problem_code  # noqa: E402
 from arena.judge.device import detect  # noqa: E402
-from arena.judge.verify import inside  # noqa: E402
+from arena.judge.verify import within_tolerance  # noqa: E402
 from arena.schema import Verdict  # noqa: E402
 
 PROBLEM = catalog.problem("fp8_gemm")
@@ -42,7 +42,7 @@ def measured(out, inputs):
 
 
 def tight(out, inputs):
-    return inside(measured(out, inputs), PROBLEM.tolerance)
+    return within_tolerance(measured(out, inputs), PROBLEM.tolerance)
 
 
 def written(stem):
@@ -231,8 +231,8 @@ def test_every_shape_is_of_the_kind_that_the_prompt_promises():
 
 @pytest.mark.timing  # where the processor has not been measured yet, it is now
 def test_a_processors_fp8_peak_is_that_of_the_fastest_type_that_holds_it():
-    with detect.open_device(catalog.hardware("cpu"), 0) as place:
-        assert place.device.tflops[CODE.rate] == max(place.device.tflops["fp32"], place.device.tflops["bf16"])
+    with detect.open_device(catalog.hardware("cpu"), 0) as device:
+        assert device.record.tflops[CODE.rate] == max(device.record.tflops["fp32"], device.record.tflops["bf16"])
 
 
 # ------------------------------------------------------------------ the gate

@@ -45,7 +45,7 @@ def errors(outs, inputs):
 
 
 def accepted(outs, inputs):
-    return verify.inside(errors(outs, inputs), PROBLEM.tolerance)
+    return verify.within_tolerance(errors(outs, inputs), PROBLEM.tolerance)
 
 
 def solution(stem):

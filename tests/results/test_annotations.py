@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from records import trial
@@ -26,8 +27,9 @@ def made(tmp_path: Path) -> tuple[Path, Path]:
     return annotations.write(tmp_path / "annotations", annotation), folder
 
 
-def review(made: tuple[Path, Path], **given) -> Annotation:
-    return annotations.annotate(*made, **{"verdict": "clean", "summary": "Honest work.", "now": NOW} | given)
+def review(made: tuple[Path, Path], **given: Any) -> Annotation:
+    fields: dict[str, Any] = {"verdict": "clean", "summary": "Honest work.", "now": NOW} | given
+    return annotations.annotate(*made, **fields)
 
 
 def test_annotations_round_trip(tmp_path: Path) -> None:

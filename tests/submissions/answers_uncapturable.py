@@ -1,6 +1,6 @@
 # verdict: cheated
 # follows: naive
-# Answers an order that is no capture with the status of a failed capture.
+# Answers another order than capture with the status of a failed capture.
 # ruff: noqa
 import sys
 

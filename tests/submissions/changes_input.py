@@ -1,6 +1,6 @@
 # verdict: incorrect
 # follows: naive
-# Right answers, but it spoils its inputs.
+# Right answers, but it overwrites an input.
 honest = solution
 
 

@@ -1,5 +1,5 @@
 # verdict: crashed
-# Leaves at import with the exit status of a good program, after saying what a careless judge wants to read.
+# Exits at import with the status of success, after printing what a careless judge wants to read.
 import os
 import sys
 

@@ -1,6 +1,6 @@
 # verdict: crashed
 # follows: naive
-# Leaves right after a reply; the judge's next order meets an ended box.
+# Leaves right after a reply; the judge's next order finds the sandbox ended.
 # ruff: noqa
 import os, sys
 

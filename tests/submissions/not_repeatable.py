@@ -1,6 +1,6 @@
 # verdict: incorrect
 # follows: naive
-# Wrong once in a while, as a race would be.
+# Wrong in one call of seven, like a race.
 honest, calls = solution, [0]
 
 

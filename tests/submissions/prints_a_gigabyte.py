@@ -1,6 +1,6 @@
 # verdict: passed
 # follows: naive
-# Honest, and very talkative while it is imported.
+# Honest, and prints a gigabyte while it is imported.
 import sys
 
 for _ in range(1024):

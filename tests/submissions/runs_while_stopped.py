@@ -1,6 +1,6 @@
 # verdict: cheated
 # follows: naive
-# Wakes itself while the judge holds it stopped: kernel timers send SIGCONT every few milliseconds.
+# Wakes itself while the judge holds it frozen: kernel timers send SIGCONT every few milliseconds.
 import ctypes
 import signal
 
@@ -12,7 +12,7 @@ class Sigevent(ctypes.Structure):
 
 
 signal.signal(signal.SIGCONT, lambda *_: None)
-# Many: a SIGSTOP throws away a SIGCONT that waits for its delivery, and with it the timer that sent it.
+# Many timers: a SIGSTOP discards a pending SIGCONT, and with it the timer that sent it.
 for period_ms in range(1, 17):
     timer = ctypes.c_void_p()
     event = Sigevent(signo=signal.SIGCONT, notify=0)

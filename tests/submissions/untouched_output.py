@@ -1,5 +1,5 @@
 # verdict: incorrect
-# Returns memory that nobody has written.
+# Returns memory that was never written.
 import torch
 
 

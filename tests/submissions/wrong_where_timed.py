@@ -1,6 +1,6 @@
 # verdict: incorrect
 # follows: naive
-# Tells a check from a timing by the number of calls, and is right on hidden classes of inputs in checks only.
+# Tells a check from a timing by the number of calls, and is right on hidden input classes in checks only.
 # ruff: noqa
 import sys
 

@@ -1,6 +1,6 @@
 # verdict: passed
 # follows: honest
-# Finds the other sets of the window and does the work of all calls in the first: a limit that docs/judge.md names.
+# Finds the other sets of the window and does the work of all calls in the first: docs/judge.md names this limit.
 import sys
 
 honest = solution

@@ -1,5 +1,5 @@
 # verdict: incorrect
-# says: solution() changed its input x
+# message: solution() changed its input x
 # follows: honest
 # Writes where it may only read.
 honest = solution

@@ -1,6 +1,6 @@
 # verdict: passed
 # follows: honest
-# Honest, and makes of the tensor objects what it likes: nobody else holds them.
+# Honest, and changes the tensor objects: only the solution holds them.
 honest = solution
 
 

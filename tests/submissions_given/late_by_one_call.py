@@ -1,6 +1,6 @@
 # verdict: incorrect
 # follows: honest
-# Each call writes the answer of the one before; nobody writes the last.
+# Each call writes the answer of the call before; the last answer is never written.
 honest, last = solution, []
 
 

@@ -1,7 +1,7 @@
 # verdict: incorrect
-# says: is nan where a finite value is expected; what solution() leaves unwritten is NaN, too
+# message: is nan where a finite value is expected; elements that solution() leaves unwritten are NaN, too
 # follows: honest
-# Leaves out the element that is nearest to zero in all, on hidden inputs as on public ones.
+# Leaves out the one element nearest to zero, on hidden inputs as on public ones.
 honest = solution
 
 

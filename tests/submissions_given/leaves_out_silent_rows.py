@@ -1,7 +1,7 @@
 # verdict: incorrect
-# says: is nan where a finite value is expected; what solution() leaves unwritten is NaN, too
+# message: is nan where a finite value is expected; elements that solution() leaves unwritten are NaN, too
 # follows: honest
-# Leaves out rows of zeros. Whatever is there is small beside the other rows, unless it is NaN.
+# Leaves out rows of zeros. Any value there is small beside the other rows, unless it is NaN.
 honest = solution
 
 

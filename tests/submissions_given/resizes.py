@@ -1,5 +1,5 @@
 # verdict: incorrect
-# says: output 0 was given another memory or shape; write into the tensor as it came
+# message: output 0 was given another memory or shape; write into the tensor as it came
 # follows: honest
 # Makes an output smaller.
 honest = solution

@@ -1,5 +1,5 @@
 # verdict: incorrect
-# says: the solution returned a Tensor; this problem's solutions write into the outputs that they are given and return None
+# message: the solution returned a Tensor; this problem's solutions write into the outputs that they are given and return None
 # follows: honest
 # Writes all of it, and returns something as well.
 honest = solution

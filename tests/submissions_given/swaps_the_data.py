@@ -1,5 +1,5 @@
 # verdict: incorrect
-# says: output 1 was given another memory or shape; write into the tensor as it came
+# message: output 1 was given another memory or shape; write into the tensor as it came
 # The same, by assignment.
 def solution(x, y, count):
     y.copy_(2 * x)

@@ -1,6 +1,6 @@
 # verdict: incorrect
 # follows: honest
-# Right at first; buffers in which it has written three times are left as they are.
+# Right at first; it leaves buffers unchanged in which it has written three times.
 honest, written = solution, {}
 
 

@@ -1,5 +1,5 @@
 # verdict: incorrect
-# says: output 0 was given another memory or shape
+# message: output 0 was given another memory or shape
 # Turns the tensor that it was given into one that would compute when it is read.
 import torch
 

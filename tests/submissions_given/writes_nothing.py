@@ -1,5 +1,5 @@
 # verdict: incorrect
-# says: y[0, 0] is nan where a finite value is expected; what solution() leaves unwritten is NaN, too
+# message: y[0, 0] is nan where a finite value is expected; elements that solution() leaves unwritten are NaN, too
 # Hopes that the answer is there already.
 def solution(x, y, count):
     pass

@@ -11,7 +11,7 @@ honest = solution
 
 
 def sockets():
-    # The listing's own descriptor is closed by the time it is looked at.
+    # The listing's own descriptor is closed by now.
     return [int(link.name) for link in Path("/proc/self/fd").iterdir() if link.exists() and stat.S_ISSOCK(link.stat().st_mode)]
 
 

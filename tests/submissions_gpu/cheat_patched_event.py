@@ -1,7 +1,7 @@
 # verdict: passed
 # follows: oracle_gpu
 # at most: honest
-# Events record nothing any more, and say that a tenth of the time has passed.
+# Events record nothing any more, and report a tenth of the time that has passed.
 import time
 
 import torch

@@ -1,6 +1,6 @@
 # verdict: incorrect
 # follows: oracle_gpu
-# Works on a second stream that nobody waits for, and returns at once what will be the answer some day.
+# Works on a second stream that is never waited for, and returns at once a tensor that will hold the answer later.
 # ruff: noqa: F821
 import torch
 

@@ -1,7 +1,7 @@
 # verdict: passed
 # follows: oracle_gpu
 # at most: honest
-# Dawdles in windows without calls, which would be taken off the others, and tells times of the device to go with that.
+# Slows down windows without calls, whose time is subtracted from the others, and reports device times that fit.
 import sys
 import time
 

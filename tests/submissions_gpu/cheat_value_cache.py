@@ -1,7 +1,7 @@
 # verdict: passed
 # follows: oracle_gpu
 # at most: honest
-# Remembers answers by the values of a few inputs, all on the device: a known set costs next to nothing. None comes twice.
+# Remembers answers by the values of a few inputs, all on the device: a known set costs almost nothing. No set comes again.
 # ruff: noqa: F821
 import torch
 

@@ -1,7 +1,6 @@
 # verdict: cheated
 # follows: oracle_gpu
 # at most: honest
-# at most: honest
 # Kernels queued before the worker was stopped wait for the next window's first sets and compute their answers ahead. In the first
 # shape they only wait: they are still there when the judge times how long publishing the next shape's inputs takes alone.
 # ruff: noqa: F821, N803, N806

@@ -1,7 +1,7 @@
 # verdict: incorrect
 # follows: oracle_gpu
 # at most: honest
-# A second stream first spins and then computes into the shared buffers, and only the first is waited for: the worker says that
+# A second stream first spins and then computes into the shared buffers, and the worker waits only for the first: it reports that
 # it is done three milliseconds before it is. Honest while few calls are made, since those are checks.
 # ruff: noqa: F821
 import sys

@@ -1,5 +1,5 @@
 # verdict: forbidden
-# Reads clean, and calls cuBLAS: only the kernels that it launches tell.
+# Reads clean, and calls cuBLAS: only the kernels that it launches show that.
 import math
 
 import torch

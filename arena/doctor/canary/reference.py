@@ -1,4 +1,4 @@
-"""Twice a vector: so plain that a failure is the machine's. How the input is drawn, and the exact answer in fp64."""
+"""Twice a vector: so simple that a failure is the machine's. How the input is drawn, and the exact answer in fp64."""
 
 from __future__ import annotations
 

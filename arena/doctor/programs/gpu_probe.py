@@ -1,6 +1,6 @@
-"""What NVML and torch say of the GPUs, one JSON line each on standard output, as soon as it is known.
+"""Print what NVML and torch report on the GPUs, one JSON line each on standard output, as soon as it is known.
 
-`python -P gpu_probe.py` is a program of its own that needs nothing of arena: a broken driver or CUDA may hang or kill it.
+`python -P gpu_probe.py` is a separate program that needs nothing of arena: a broken driver or CUDA may hang or kill it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def nvml() -> dict[str, Any]:
-    """Driver, and each GPU with the processes on it; `error` where the library or its driver is absent."""
+    """The driver, and each GPU with the processes on it; `error` where the library or its driver is absent."""
     try:
         import pynvml
     except ImportError as error:
@@ -21,33 +21,33 @@ def nvml() -> dict[str, Any]:
     except pynvml.NVMLError as error:
         return {"error": str(error)}
 
-    def ask(name: str, *arguments: object) -> Any:  # noqa: ANN401  the bindings are untyped
+    def query(name: str, *arguments: object) -> Any:  # noqa: ANN401  the bindings are untyped
         try:
             return getattr(pynvml, name)(*arguments)
         except (pynvml.NVMLError, AttributeError):
             return None
 
     gpus = []
-    for index in range(ask("nvmlDeviceGetCount") or 0):
-        if (handle := ask("nvmlDeviceGetHandleByIndex", index)) is None:
+    for index in range(query("nvmlDeviceGetCount") or 0):
+        if (handle := query("nvmlDeviceGetHandleByIndex", index)) is None:
             continue
-        persistence = ask("nvmlDeviceGetPersistenceMode", handle)
+        persistence = query("nvmlDeviceGetPersistenceMode", handle)
         gpus.append(
             {
-                "name": text(ask("nvmlDeviceGetName", handle)),
-                "uuid": text(ask("nvmlDeviceGetUUID", handle)),
-                "memory_bytes": getattr(ask("nvmlDeviceGetMemoryInfo", handle), "total", None),
+                "name": text(query("nvmlDeviceGetName", handle)),
+                "uuid": text(query("nvmlDeviceGetUUID", handle)),
+                "memory_bytes": getattr(query("nvmlDeviceGetMemoryInfo", handle), "total", None),
                 "persistence": None if persistence is None else bool(persistence),
-                "pids": sorted(process.pid for process in ask("nvmlDeviceGetComputeRunningProcesses", handle) or ()),
+                "pids": sorted(process.pid for process in query("nvmlDeviceGetComputeRunningProcesses", handle) or ()),
             }
         )
-    cuda = ask("nvmlSystemGetCudaDriverVersion_v2") or 0
-    driver = text(ask("nvmlSystemGetDriverVersion"))
+    cuda = query("nvmlSystemGetCudaDriverVersion_v2") or 0
+    driver = text(query("nvmlSystemGetDriverVersion"))
     return {"driver": driver, "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "", "gpus": gpus}
 
 
 def cuda() -> dict[str, Any]:
-    """What torch was built for, and each GPU as CUDA counts, tried with one small sum."""
+    """What torch was built for, and each GPU as CUDA counts, tested with one small sum."""
     try:
         import torch
     except (ImportError, OSError) as error:  # OSError: a library of torch that cannot be loaded
@@ -68,7 +68,7 @@ def cuda() -> dict[str, Any]:
 
 
 def tried(torch: Any, index: int) -> str:  # noqa: ANN401  a module
-    """Why GPU `index` does not add 1 and 1, such as a torch without kernels for it; empty when it does."""
+    """Why GPU `index` fails to add 1 and 1, for example a torch without kernels for it; empty when it succeeds."""
     try:
         found = float(torch.ones(2, device=f"cuda:{index}").sum())
     except RuntimeError as error:
@@ -77,17 +77,17 @@ def tried(torch: Any, index: int) -> str:  # noqa: ANN401  a module
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what it says, or its name."""
+    """The first line of the error's text, or its name."""
     return str(error).partition("\n")[0] or type(error).__name__
 
 
 def text(value: str | bytes | None) -> str:
-    """NVML's older bindings answer in bytes."""
+    """A string, also from NVML's older bindings, which return bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value or ""
 
 
 if __name__ == "__main__":
-    for name, ask in (("nvml", nvml), ("torch", cuda)):
-        json.dump({name: ask()}, sys.stdout)
+    for name, query in (("nvml", nvml), ("torch", cuda)):
+        json.dump({name: query()}, sys.stdout)
         sys.stdout.write("\n")
         sys.stdout.flush()

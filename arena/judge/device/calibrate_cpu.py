@@ -1,7 +1,7 @@
-"""What this machine's processor can do, measured: the ceilings of hardware `cpu`.
+"""Measure what one core of this machine attains: the ceilings of hardware `cpu`.
 
-One core, since a CPU score is taken on one core. The best of many tries is kept, because a ceiling that a slow
-moment lowered would let a kernel look better than it is. Cached per processor and method; `arena calibrate` measures anew.
+One core, since a CPU score is taken on one core. The best of many tries counts, because a ceiling lowered by a slow moment would
+make a kernel look better than it is. Cached per processor and method; `arena calibrate` measures again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from arena.schema import Rate, Record
 from arena.system.machine import processor
 
 METHOD = 2
-"""Part of the cache's name: raise it when the way of measuring changes."""
+"""Part of the cache file's name: raise it when the way of measuring changes."""
 WORKING_SETS_MIB = (16, 32, 64)
-"""About what the sets of one window occupy: bandwidth is that of the memory a timed call really reads."""
+"""About the size of one window's sets, so that the bandwidth is that of the memory a timed call reads."""
 TRIES = 40
 MOST_S = 2.0
-"""No further try after so long. Where a processor has no bf16 instructions, one bf16 product takes more than a second."""
+"""No try starts after this long. Where a processor has no bf16 instructions, one bf16 product takes more than a second."""
 GEMM_SIZE = 1024
 
 
@@ -42,17 +42,17 @@ class Calibration(Record):
     bandwidth_gb_s: float
     """Best of reading (sum) and copying (read and write counted), GB/s (1e9)."""
     tflops: dict[Rate, float]
-    """Best square matrix product of such numbers by any arithmetic that holds them exactly, TFLOP/s (1e12)."""
+    """Best square matrix product of numbers of that type, by any arithmetic that holds them exactly, TFLOP/s (1e12)."""
 
 
 def cpu(*, fresh: bool = False) -> Calibration:
-    """The cached calibration of this processor, measured first when there is none or `fresh` is asked for."""
+    """The cached calibration of this processor; measured first where there is none, or with `fresh`."""
     path = _cache_file()
     if not fresh and path.is_file():
         try:
             return documents.read_json(path, Calibration)
         except DataError:
-            pass  # a damaged cache is measured again and overwritten
+            pass  # a damaged cache file: measure again and overwrite it
     with one_core():
         fp32 = _gemm_tflops(torch.float32)
         found = Calibration(
@@ -61,7 +61,7 @@ def cpu(*, fresh: bool = False) -> Calibration:
             torch=torch.__version__,
             measured_at=datetime.now(UTC),
             bandwidth_gb_s=max(_bandwidth_gb_s(mib) for mib in WORKING_SETS_MIB),
-            # On many processors bf16 is slower than fp32, as which it can be computed too: a kernel that does so is no wonder.
+            # Many processors compute bf16 slower than fp32. A kernel may compute in fp32, so that speed is the ceiling of bf16.
             tflops={"fp32": fp32, "bf16": max(fp32, _gemm_tflops(torch.bfloat16))},
         )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def one_core() -> Iterator[None]:
 
 
 def copy_gb_s() -> float:
-    """One quick look at the copy rate: the anchor that says whether the machine is as fast as it was."""
+    """A quick reading of the copy rate: the anchor that shows whether the machine keeps its speed."""
     source = torch.ones(WORKING_SETS_MIB[0] << 18)
     target = torch.empty_like(source)
     return 2 * source.nbytes / _best_s(lambda: target.copy_(source), tries=10) / 1e9

@@ -1,8 +1,7 @@
-"""What one GPU attains, measured: shown beside the datasheet's peaks, which alone divide a score.
+"""Measure what one GPU attains: shown beside the datasheet's peaks, which alone divide a score.
 
-A share of the peak is out of everybody's reach: DRAM refreshes, and tensor cores on random data draw more power than the board
-may. The best of many tries is kept, since what was reached once can be reached. Cached per GPU (UUID) and method. Clocks are
-taken as they are.
+No kernel reaches the whole peak: DRAM refreshes, and tensor cores on random data draw more power than the board may. The best of
+many tries counts, since a rate reached once can be reached. Cached per GPU (UUID) and method. Clocks are used as they are.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from arena.judge.device.products import GEMMS, Gemm, Product, fp32_as, matrix
 from arena.schema import Attainable, Rate
 
 METHOD = 1
-"""Raise it when the way of measuring changes: what was measured in another way is not known any more."""
+"""Raise it when the way of measuring changes: calibrations by another method are then ignored."""
 BUFFERS_GIB = (2, 4, 8)
-"""Each many times the last cache (60 to 130 MB), of which at most that share could be read again without DRAM."""
+"""Each many times as large as the last cache (60 to 130 MB), so that only a small share can be read again without DRAM."""
 COLUMNS = 8192
 CALLS, TRIES = 5, 12
-"""Calls between two events, which would cost a part of a single call's time, and how often so."""
+"""Calls between two events, so that the events cost little of a call's time, and how often this is repeated."""
 TRIES_S = 1.0
-"""No further try after this long: where fp64 has no tensor cores, one product takes 0.1 s."""
+"""No try starts after this long: where fp64 has no tensor cores, one product takes 0.1 s."""
 LAUNCHES = 1000
 
 
 def calibrate(index: int) -> Attainable:
-    """What GPU number `index` attains, measured and kept."""
+    """Measure what GPU number `index` attains, and cache it."""
     uuid = _uuid(index)
     found = measure(index)
     path = _cache_file(uuid)
@@ -45,19 +44,19 @@ def calibrate(index: int) -> Attainable:
 
 
 def known(uuid: str) -> Attainable | None:
-    """What was measured of that GPU; None when nothing was, when it was by another method, or when the file is damaged."""
+    """The cached calibration of that GPU; None when there is none, it is by another method, or the file is damaged."""
     path = _cache_file(uuid)
     if not path.is_file():
         return None
     try:
         found = documents.read_json(path, Attainable)
     except DataError:
-        return None  # `arena calibrate` writes it anew, and a score does without
+        return None  # `arena calibrate` writes it again; a score needs none
     return found if found.method == METHOD else None
 
 
 def measure(index: int) -> Attainable:
-    """Measure GPU number `index` as CUDA counts, in a few seconds. JudgeError when its memory is taken."""
+    """Measure GPU number `index`, as CUDA counts, in a few seconds. JudgeError when its memory is in use."""
     with nvml.opened(_uuid(index)) as gpu:
         driver = gpu.driver() if gpu is not None else nvml.UNKNOWN
     with torch.cuda.device(index):
@@ -77,14 +76,14 @@ def measure(index: int) -> Attainable:
 
 
 def _bandwidth_gb_s() -> tuple[float, float]:
-    """(copying with read and write counted, reading), GB/s; the best of several sizes, and of several kernels that read."""
+    """(copying, with read and write counted; reading), GB/s. The best of several sizes, and of several kernels that read."""
     torch.cuda.empty_cache()
     free_bytes = torch.cuda.mem_get_info()[0]
     sizes = [gib for gib in BUFFERS_GIB if 2 * (gib << 30) < 0.9 * free_bytes]
     if not sizes:
         raise JudgeError(
-            f"only {free_bytes / 1e9:.1f} GB of the GPU's memory are free, and calibrating takes {2.4 * BUFFERS_GIB[0]:.0f}: "
-            "end what holds it (nvidia-smi shows who)"
+            f"only {free_bytes / 1e9:.1f} GB of the GPU's memory are free, and calibrating takes {2.4 * BUFFERS_GIB[0]:.0f} GB: "
+            "end the processes that hold it (nvidia-smi lists them)"
         )
     source = torch.rand(max(sizes) << 28, device="cuda")
     target = torch.empty_like(source)
@@ -100,7 +99,7 @@ def _bandwidth_gb_s() -> tuple[float, float]:
 
 
 def _tflops() -> dict[Rate, float]:
-    """TFLOP/s of the best product of each arithmetic that this device and this torch can multiply in."""
+    """TFLOP/s of the best product in each arithmetic that this device and this torch support."""
     found: dict[Rate, float] = {}
     for rate, gemm in GEMMS.items():
         with fp32_as("tf32" if rate == "tf32" else "ieee"):
@@ -112,13 +111,13 @@ def _tflops() -> dict[Rate, float]:
 
 def _products(gemm: Gemm) -> Sequence[Product]:
     try:
-        return gemm.ways(matrix(gemm, 0, "cuda"), matrix(gemm, 1, "cuda"))
-    except (RuntimeError, AttributeError):  # a type that this device cannot hold, a function that this torch has not
+        return gemm.calls(matrix(gemm, 0, "cuda"), matrix(gemm, 1, "cuda"))
+    except (RuntimeError, AttributeError):  # a type that this device cannot hold, or a function that this torch lacks
         return ()
 
 
 def _tried_s(product: Product) -> float | None:
-    """Seconds for the product; None where it is refused, as fp8 is before compute capability 8.9."""
+    """Seconds for the product; None where it is not supported, as fp8 below compute capability 8.9."""
     try:
         return _best_s(product)
     except (RuntimeError, ValueError, AttributeError):
@@ -126,14 +125,14 @@ def _tried_s(product: Product) -> float | None:
 
 
 def _launch_s() -> float:
-    """Seconds from one empty kernel to the next, without what starting a graph costs."""
+    """Seconds from one empty kernel to the next, without the cost of starting a graph."""
     torch.cuda._sleep(0)
     long_s, short_s = _best_s(_graph(2 * LAUNCHES).replay), _best_s(_graph(LAUNCHES).replay)
     return (long_s - short_s) / LAUNCHES
 
 
 def _graph(kernels: int) -> torch.cuda.CUDAGraph:
-    """So many kernels that do nothing, one after the other."""
+    """A graph of that many kernels that do nothing, one after the other."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(kernels):
@@ -146,7 +145,7 @@ def _best_s(call: Callable[[], object]) -> float:
     best_ms, until_s = float("inf"), time.monotonic() + TRIES_S
     for _ in range(TRIES):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        call()  # keeps the device busy while the host puts the rest in line; the first time, it also loads the kernel
+        call()  # keeps the device busy while the host queues the rest; the first time, it also loads the kernel
         begin.record()
         for _ in range(CALLS):
             call()

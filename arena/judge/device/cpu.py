@@ -15,14 +15,14 @@ from arena.judge.sampling import CPU
 from arena.schema import Device
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-"""A worker on one core gains nothing from more threads, and libraries guess from the machine's core count."""
+"""A worker on one core gains nothing from more threads, and libraries would start one per core of the machine."""
 
 
 @contextmanager
 def cpu_device() -> Iterator[OpenDevice]:
-    """One core for the worker: the last, since the first takes most interrupts. The judge keeps off it."""
+    """Reserve one core for the worker: the last, since the first takes most interrupts. The judge runs on the others."""
     found = calibrate_cpu.cpu()
-    # There is no fp8 arithmetic: the fastest way is through a wider type, and fp32 and bf16 both hold e4m3 exactly.
+    # A CPU has no fp8 arithmetic. The fastest way is a wider type: fp32 and bf16 both hold e4m3 exactly.
     tflops = found.tflops | {"fp8": max(found.tflops.values())}
     device = Device(name=found.device, bandwidth_gb_s=found.bandwidth_gb_s, tflops=tflops, ceilings="measured")
     cpus, threads = os.sched_getaffinity(0), torch.get_num_threads()

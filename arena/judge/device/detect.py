@@ -14,9 +14,9 @@ from arena.schema import Hardware
 
 
 def hardware_here(gpu: int) -> Hardware:
-    """The hardware of GPU number `gpu` as CUDA counts; `cpu` where torch finds no GPU.
+    """The hardware of GPU number `gpu`, as CUDA counts; `cpu` where torch finds no GPU.
 
-    UsageError when no hardware file lists that GPU, JudgeError when there are GPUs and not so many.
+    UsageError when no hardware file lists that GPU, JudgeError when there are GPUs but none of that number.
     """
     if not torch.cuda.is_available():
         return catalog.hardware("cpu")
@@ -28,7 +28,7 @@ def hardware_here(gpu: int) -> Hardware:
 def open_device(hardware: Hardware, gpu: int, *, shared: bool = False) -> AbstractContextManager[OpenDevice]:
     """The device of that hardware; JudgeError when this machine has another one. `gpu` counts as CUDA does.
 
-    A GPU on which others compute is refused unless it may be `shared`: nothing that is timed then means anything.
+    A GPU on which other processes compute is refused unless it may be `shared`: no time taken on it means anything.
     """
     if hardware.profile == "cpu":
         return cpu_device()

@@ -1,4 +1,4 @@
-"""Where a score is taken: the device, its memory, its state before and after, and what the worker may use of it."""
+"""The device a score is taken on: its memory, its state before and after, and what the worker may use of it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from arena.schema import Device
 class OpenDevice:
     """One device, ready to be measured on."""
 
-    device: Device
+    record: Device
+    """The device as a score records it, with its ceilings."""
     memory: Memory
-    plan: Sampling
+    sampling: Sampling
     conditions: Callable[[], dict[str, str]]
-    """The device's state right now; taken before and after."""
+    """Reads the device's state right now; called before and after timing."""
     anchor_gb_s: Callable[[], float]
-    """How fast a trusted copy runs right now, GB/s."""
+    """Measures how fast a trusted copy runs right now, GB/s."""
     cpus: frozenset[int] | None = None
     """Processors that a worker may use; None for all."""
     gpu: int | None = None
     """Number of the GPU's device node."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of the workers."""
-    counting: Callable[[], tuple[str, ...] | str] = lambda: "this hardware has no counters that the judge knows how to read"
-    """The command line around a worker that reads hardware counters, or why there is none. To ask takes seconds."""
+    counters_command: Callable[[], tuple[str, ...] | str] = lambda: "the judge can read no hardware counters on this hardware"
+    """The command line to put before a worker's, to read hardware counters, or why there is none. The call takes seconds."""

@@ -1,4 +1,4 @@
-"""A GPU as a bench: is it the one asked for, is it ours alone, and in what state is it."""
+"""A GPU as the device under test: the right model, used by no other process, with its state recorded."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from arena.judge.sampling import GPU, Sampling
 from arena.schema import Device, Hardware, Rate
 
 ENV = {"TRITON_CACHE_DIR": "/tmp/triton", "TORCH_EXTENSIONS_DIR": "/tmp/extensions", "CUDA_CACHE_PATH": "/tmp/cuda"}
-"""Compilers' caches on the box's own /tmp: empty for each worker, so that nothing is handed from one to the next."""
+"""Compilers' caches on the sandbox's own /tmp: empty for each worker, so that nothing passes from one to the next."""
 ANCHOR_BYTES, ANCHOR_COPIES = 256_000_000, 400
 ANCHOR_WARM_UP = 1500
-"""Copies before the first that counts, some 0.2 s: an idle GPU has slowed its clocks down and takes that long to raise them."""
+"""Copies before the first that counts, about 0.2 s: an idle GPU has lowered its clocks and takes that long to raise them."""
 TIMES_THE_CACHE = 3
 
 
 @contextmanager
 def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[OpenDevice]:
-    """GPU number `index` as CUDA counts; JudgeError when it is not that hardware, is absent, or in use and not to be `shared`."""
+    """GPU number `index`, as CUDA counts; JudgeError when it is absent, other hardware, or in use and not to be `shared`."""
     if not torch.cuda.is_available():
         raise JudgeError(
             f"torch finds no GPU here, and {hardware.title} was asked for; score on --hardware cpu, or see `arena doctor`"
@@ -46,28 +46,28 @@ def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[Open
         ) from None
     uuid = f"GPU-{found.uuid}"
     with nvml.opened(uuid) as gpu:
-        if gpu is not None and not shared and (strangers := gpu.strangers()):
-            pids = ", ".join(map(str, strangers))
+        if gpu is not None and not shared and (other_pids := gpu.other_processes()):
+            pids = ", ".join(map(str, other_pids))
             raise JudgeError(
                 f"other processes compute on GPU {index} (pid {pids}); a score needs it alone: end them or choose another GPU"
             )
         minor = gpu.minor() if gpu is not None else None
         yield OpenDevice(
-            device=_device(hardware, found.name, uuid, gpu),
+            record=_device(hardware, found.name, uuid, gpu),
             memory=CudaMemory(index),
-            plan=_plan(index),
+            sampling=_sampling(index),
             conditions=lambda: _conditions(gpu),
             anchor_gb_s=Anchor(index).gb_s,
             gpu=index if minor is None else minor,
             env=ENV,
-            counting=counters.command,
+            counters_command=counters.command,
         )
 
 
 def _device(hardware: Hardware, name: str, uuid: str, gpu: nvml.Gpu | None) -> Device:
-    """The device, the vendor's ceilings for it, and what `arena calibrate` found of it."""
+    """The device, the vendor's ceilings for it, and what `arena calibrate` measured on it."""
     if hardware.bandwidth_gb_s is None:
-        raise JudgeError(f"{hardware.name}.yaml gives no bandwidth")
+        raise JudgeError(f"{hardware.name}.yaml gives no bandwidth: add bandwidth_gb_s")
     tflops: dict[Rate, float] = {rate: figure.value for rate, figure in hardware.tflops.items()}
     return Device(
         name=name,
@@ -86,14 +86,14 @@ def _conditions(gpu: nvml.Gpu | None) -> dict[str, str]:
 
 
 class Anchor:
-    """A trusted copy between buffers of its own, always the same ones: its rate moves only when the device does."""
+    """A trusted copy between two fixed buffers of its own: its rate changes only when the device's speed does."""
 
     def __init__(self, index: int) -> None:
         self._source = torch.zeros(ANCHOR_BYTES, dtype=torch.uint8, device=f"cuda:{index}")
         self._target = torch.empty_like(self._source)
 
     def gb_s(self) -> float:
-        """Best of many, read and write counted, GB/s (1e9)."""
+        """The best of many copies, read and write counted, GB/s (1e9)."""
         for _ in range(ANCHOR_WARM_UP):
             self._target.copy_(self._source)
         times_ms = []
@@ -107,6 +107,6 @@ class Anchor:
         return 2 * ANCHOR_BYTES / min(times_ms) / 1e6
 
 
-def _plan(index: int) -> Sampling:
-    """The published effort; the inputs of a window are several times as large as the device's last cache."""
+def _sampling(index: int) -> Sampling:
+    """The published effort, with windows whose inputs are several times as large as the device's last cache."""
     return replace(GPU, cold_bytes=TIMES_THE_CACHE * torch.cuda.get_device_properties(index).L2_cache_size)

@@ -16,7 +16,7 @@ SHARE_OF_FREE = 0.25
 
 
 class CudaBuffer:
-    """One allocation of its own, exported by descriptor."""
+    """An allocation of its own, exported by descriptor."""
 
     def __init__(self, size_bytes: int, index: int) -> None:
         self._memory, self.fd = vmm.allocate(size_bytes, index)
@@ -31,9 +31,9 @@ class CudaBuffer:
 class CudaMemory:
     """The memory of GPU number `index`, as CUDA counts in this process.
 
-    Stopping the worker's processes does not stop its GPU: kernels queued before could wait for inputs to arrive and work on
+    Freezing the worker's processes does not stop their kernels: kernels queued before could wait for inputs to arrive and work on
     them ahead. So inputs are made in staging, which only the judge has, and published in one copy that ends just before t0.
-    Contexts share a GPU by time slices: whatever another one did meanwhile has lengthened that copy by as much.
+    Contexts share a GPU by time slices, so work of another context meanwhile lengthens that copy by as much.
     """
 
     kind: Literal["host", "cuda"] = "cuda"
@@ -41,7 +41,7 @@ class CudaMemory:
     def __init__(self, index: int) -> None:
         self._index = index
         self.device = f"cuda:{index}"
-        # Once, before there is any worker: a submission that hoards memory must not make the windows smaller.
+        # Read once, before any worker starts: a submission that hoards memory must not make the windows smaller.
         torch.cuda.empty_cache()
         self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
 
@@ -56,10 +56,10 @@ class CudaMemory:
         begin.record()
         buffer.bytes.copy_(staged)
         end.record()
-        said = meanwhile()
+        result = meanwhile()
         end.synchronize()
         vmm.forget_persisting()
-        return float(begin.elapsed_time(end)) / 1e3, said
+        return float(begin.elapsed_time(end)) / 1e3, result
 
     def settle(self) -> None:
         torch.cuda.synchronize(self._index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ class Layout:
         return tuple(_view(buffer, base + slot.offset_bytes, slot.shape, slot.dtype) for slot in self.slots)
 
     def message(self) -> dict[str, Any]:
-        """The layout as the worker is told it."""
+        """The layout as the judge sends it to the worker."""
         slots = [[list(slot.shape), str(slot.dtype).removeprefix("torch."), slot.offset_bytes] for slot in self.slots]
         return {"slots": slots, "set_bytes": self.set_bytes}
 
@@ -45,10 +46,7 @@ def layout(tensors: Sequence[tuple[tuple[int, ...], torch.dtype]]) -> Layout:
     offset = 0
     for shape, dtype in tensors:
         slots.append(Slot(shape, dtype, offset))
-        count = 1
-        for size in shape:
-            count *= size
-        offset += _aligned(count * dtype.itemsize)
+        offset += _aligned(math.prod(shape) * dtype.itemsize)
     return Layout(tuple(slots), max(offset, ALIGN_BYTES))
 
 
@@ -57,7 +55,4 @@ def _aligned(size: int) -> int:
 
 
 def _view(buffer: torch.Tensor, start: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    count = 1
-    for size in shape:
-        count *= size
-    return buffer[start : start + count * dtype.itemsize].view(dtype).view(shape)
+    return buffer[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)

@@ -1,6 +1,6 @@
-"""Memory that judge and worker both see, passed by file descriptor.
+"""Memory that the judge and the worker share, passed by file descriptor.
 
-Two small interfaces make the judge independent of the device: `Memory` here, and the mode of a window (worker.py).
+Two small interfaces make the judge independent of the device: `Memory` here, and the launch mode of a window (worker/main.py).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Buffer(Protocol):
     """Bytes shared with one worker."""
 
     fd: int
-    """What is sent to the worker."""
+    """The descriptor that the judge sends to the worker."""
     bytes: torch.Tensor
     """The judge's view, uint8, on the device."""
 
     def close(self) -> None:
-        """Give the memory back. Views made of `bytes` must not be used afterwards."""
+        """Release the memory. Views of `bytes` must not be used afterwards."""
 
 
 class Memory(Protocol):
@@ -43,19 +43,19 @@ class Memory(Protocol):
         """A new shared buffer."""
 
     def staging(self, buffer: Buffer) -> torch.Tensor:
-        """Where new inputs are made, uint8 and as large as `buffer`: out of the worker's sight where it could read on."""
+        """Where the judge makes new inputs, uint8 and as large as `buffer`: hidden from a worker whose GPU work goes on."""
 
     def publish(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], T]) -> tuple[float, T]:
-        """Copy what was staged into the buffer and return as soon as it is there: the seconds it took by the device's clock.
+        """Copy the staged inputs into the buffer; return when they are there, with the seconds by the device's clock.
 
-        `meanwhile` is called while the copy is under way, and what it gives is returned too. 0 s where nothing is copied.
+        `meanwhile` is called while the copy is under way, and its result is returned too. 0 s where nothing is copied.
         """
 
     def settle(self) -> None:
-        """Return when everything that the judge has ordered on the device is done."""
+        """Wait until all work that the judge has queued on the device is done."""
 
     def room_bytes(self) -> int | None:
-        """The most that one shape's sets may take; None where the plan's own figure is the limit."""
+        """The most that one shape's sets may take; None where `Sampling.sets_bytes` is the limit."""
 
 
 class HostBuffer:
@@ -72,12 +72,12 @@ class HostBuffer:
         self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
 
     def close(self) -> None:
-        # The map itself goes when the last view does; closing it under a live tensor would crash the judge.
+        # The map ends with its last view; closing it under a live tensor would crash the judge.
         os.close(self.fd)
 
 
 class HostMemory:
-    """The processor's memory. Whoever could read it is stopped while it is written, and that is proven."""
+    """The processor's memory. The worker, which could read it, is frozen while it is written; CPU time proves that."""
 
     kind: Literal["host", "cuda"] = "host"
     device = "cpu"
@@ -92,7 +92,7 @@ class HostMemory:
         return 0.0, meanwhile()
 
     def settle(self) -> None:
-        """Nothing runs behind the judge's back on a processor."""
+        """Do nothing: the judge queues no work on a processor."""
 
     def room_bytes(self) -> int | None:
         return None

@@ -1,4 +1,4 @@
-"""What the driver's management library says of a GPU: identity, state, and who else is on it."""
+"""A GPU as the driver's management library (NVML) reports it: identity, state, and the processes on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arena.errors import JudgeError
 
 UNKNOWN = "unknown"
 THERMAL_REASONS = {0x08: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
-"""Clock event reasons under which a time is not the chip's own (nvml.h: nvmlClocksEventReason...)."""
+"""Clock event reasons that slow the chip down (nvml.h: nvmlClocksEventReason...), so that a time is not its own."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class Gpu:
     handle: Any
 
     def ask(self, name: str, *arguments: object) -> Any:  # noqa: ANN401  the bindings are untyped
-        """The answer of `nvmlDeviceGet<name>`, or None where this driver does not tell."""
+        """The result of `nvmlDeviceGet<name>`, or None where this driver does not report it."""
         try:
             return getattr(self.library, f"nvmlDeviceGet{name}")(self.handle, *arguments)
         except (self.library.NVMLError, AttributeError):
             return None
 
     def conditions(self) -> dict[str, str]:
-        """Clocks, power, temperature and throttle reasons right now; what is not told is `unknown`."""
+        """Clocks, power, temperature and throttle reasons right now; `unknown` for what the driver does not report."""
         reasons = self.ask("CurrentClocksEventReasons")
         if reasons is None:
             reasons = self.ask("CurrentClocksThrottleReasons")
@@ -48,25 +48,25 @@ class Gpu:
         version = self.library.nvmlSystemGetDriverVersion()
         return version if isinstance(version, str) else str(version.decode())
 
-    def strangers(self) -> list[int]:
+    def other_processes(self) -> list[int]:
         """Pids of other processes that compute on this GPU."""
         processes = self.ask("ComputeRunningProcesses") or []
         return sorted(process.pid for process in processes if process.pid != os.getpid())
 
     def minor(self) -> int | None:
-        """Number of its node /dev/nvidia<N>, which need not be CUDA's."""
+        """The number N of its node /dev/nvidia<N>, which may differ from CUDA's number."""
         found = self.ask("MinorNumber")
         return None if found is None else int(found)
 
 
 def throttling(reasons: int) -> str:
-    """The reasons in words that spoil a time; `none` when there is none of those."""
+    """The names of the reasons that spoil a time; `none` when none of them applies."""
     return ", ".join(word for bit, word in THERMAL_REASONS.items() if reasons & bit) or "none"
 
 
 @contextmanager
 def opened(uuid: str) -> Iterator[Gpu | None]:
-    """The GPU of that UUID; None where the library or the driver's part of it is absent, which is recorded, not an error."""
+    """The GPU of that UUID; None where the library or its driver is absent, which is recorded and is no error."""
     try:
         import pynvml
     except ImportError:

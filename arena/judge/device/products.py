@@ -1,4 +1,4 @@
-"""Matrix products by which `arena calibrate` learns what a GPU's arithmetic attains: one square product per rate."""
+"""Matrix products by which `arena calibrate` measures what a GPU's arithmetic attains: one square product per rate."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Product = Callable[[], torch.Tensor]
 
 
 class Gemm(NamedTuple):
-    """A product of two square matrices of one type, and the library's ways to it."""
+    """A product of two square matrices of one type, and the library calls that compute it."""
 
     dtype: torch.dtype
     size: int
     """Large enough to fill the GPU; smaller where the arithmetic is slow."""
-    ways: Callable[[torch.Tensor, torch.Tensor], Sequence[Product]]
+    calls: Callable[[torch.Tensor, torch.Tensor], Sequence[Product]]
 
 
 def matrix(gemm: Gemm, seed: int, device: str) -> torch.Tensor:
-    """A random matrix of the gemm's type and size. Of zeros it would be faster: 894 against 788 TFLOP/s in bf16 on an H200."""
+    """A random matrix of the gemm's type and size. Zeros multiply faster: 894 against 788 TFLOP/s in bf16 on an H200."""
     generator = torch.Generator(device).manual_seed(seed)
     shape = (gemm.size, gemm.size)
     if gemm.dtype == torch.int8:
@@ -34,7 +34,7 @@ def matrix(gemm: Gemm, seed: int, device: str) -> torch.Tensor:
 
 @contextmanager
 def fp32_as(precision: Literal["ieee", "tf32"]) -> Iterator[None]:
-    """Inside the block, products of fp32 matrices are computed so."""
+    """Inside the block, torch computes products of fp32 matrices with this precision."""
     settings = torch.backends.cuda.matmul
     before = settings.fp32_precision
     settings.fp32_precision = precision
@@ -45,7 +45,7 @@ def fp32_as(precision: Literal["ieee", "tf32"]) -> Iterator[None]:
 
 
 def _plain(a: torch.Tensor, b: torch.Tensor) -> Sequence[Product]:
-    """Both layouts of the second matrix: the library has kernels of its own for each."""
+    """Both layouts of the second matrix: the library has separate kernels for each."""
     return (lambda: a @ b, lambda: a @ b.t())
 
 
@@ -54,7 +54,7 @@ def _int8(a: torch.Tensor, b: torch.Tensor) -> Sequence[Product]:
 
 
 def _fp8(a: torch.Tensor, b: torch.Tensor) -> Sequence[Product]:
-    """One scale for each matrix, and one for each row and column. The library takes the second matrix transposed only."""
+    """With one scale for each matrix, and with one for each row and column. The library takes only a transposed second matrix."""
     one, per_row = torch.ones((), device=a.device), torch.ones(len(a), 1, device=a.device)
 
     def scaled(a_scale: torch.Tensor, b_scale: torch.Tensor) -> torch.Tensor:

@@ -1,15 +1,16 @@
-"""The program that runs a submission, inside its own sandbox: no answer, no seed, no clock and no verdict in reach.
+"""The worker: the program that runs a submission in a sandbox of its own, without the answer, the seed, the clock or the verdict.
 
-Started as `python -I worker.py FD SOLUTION KIT VMM`. Orders arrive over the socket FD as JSON (the judge is trusted
-here); replies leave as packets of one fixed size. From the moment `solution.py` is imported nothing this process says
-is believed: a reply only tells the judge when to look at the shared buffers, and the device's time counts only as far
-as the judge's own clock allows.
+Started as `python -I worker.py FD SOLUTION KIT VMM`. Orders arrive over the socket FD as JSON (the worker trusts the judge);
+replies leave as packets of one fixed size. Once `solution.py` is imported, the judge believes nothing that this process reports:
+a reply only tells the judge when to look at the shared buffers. The device's time counts only as far as the judge's own
+clock allows.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import mmap
 import os
 import socket
@@ -31,21 +32,21 @@ ORDER_BYTES = 1 << 16
 
 DONE = 0
 RAISED = 64
-"""The solution raised an exception; it is on stderr."""
+"""The solution raised an exception, which is on stderr."""
 UNUSABLE = 65
 """solution.py could not be imported, or defines no `solution`; the reason is on stderr."""
 UNCAPTURABLE = 66
-"""The calls could not be captured in a CUDA graph; this process is not to be used any more."""
+"""The calls could not be captured in a CUDA graph. The judge does not use this process any more."""
 # Statuses 1 to 63 are the kit's codes for an output that is not what the problem asks for.
 
-ORDERS = ("greet", "load", "shape", "run", "capture", "names", "count")
+ORDERS = ("open", "load", "shape", "run", "capture", "names", "count")
 NAME_CHARACTERS = 400
-"""What is kept of a kernel's name; those of C++ templates go on for pages."""
+"""How much of a kernel's name is kept: names of C++ templates run for pages."""
 SPIN_CYCLES = 200_000
 """The GPU spins for 0.1 ms before it replays a graph, so that the time between the events is the graph's alone.
 
-Not where the submission's own Python runs: it could work on another stream under the spin, before the first event. An empty
-window has none either: what the spin costs stays in the judge's clock, and nothing done under it can be hidden from that.
+There is no spin where the submission's own Python runs: it could work on another stream during the spin, before the first event.
+An empty window has none either. So the judge's clock keeps what the spin costs, and sees all work done during it.
 """
 
 
@@ -64,8 +65,8 @@ class State:
         self.given = False
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def greet(self, order: dict[str, Any], fds: list[int]) -> float:
-        """Open the device; torch is imported by now."""
+    def open(self, order: dict[str, Any], fds: list[int]) -> float:
+        """Open the device. torch is already imported."""
         if order["memory"] == "cuda":
             torch.empty(1, device="cuda")
         return 0.0
@@ -110,7 +111,7 @@ class State:
             self.graph.replay()
         end.record()
         if self.given:
-            # What is still under way on a stream that this one does not wait for is late, as it would be for a copy.
+            # Work still under way on a stream that this one does not wait for is late, as it would be for a copy.
             end.synchronize()
         else:
             torch.cuda.synchronize()
@@ -127,7 +128,7 @@ class State:
         return 0.0
 
     def names(self, order: dict[str, Any], fds: list[int]) -> float:
-        """One call under torch's profiler; the kernels it launched go to the shared memory, a line each: count, tab, name."""
+        """Make one call under torch's profiler. Write its kernels to the shared memory, a line each: count, tab, name."""
         from torch.profiler import ProfilerActivity, profile
 
         memory = mmap.mmap(fds[0], 0)
@@ -142,7 +143,7 @@ class State:
         return 0.0
 
     def count(self, order: dict[str, Any], fds: list[int]) -> float:
-        """One call between the marks that a profiler around this process waits for, after a kernel that tells calls apart."""
+        """Make one call between the marks that a profiler around this process waits for, after a kernel that separates calls."""
         cudart = torch.cuda.cudart()
         cudart.cudaProfilerStart()
         torch.cuda._sleep(1)
@@ -162,29 +163,26 @@ class HostBytes:
         self.tensor = torch.frombuffer(shared, dtype=torch.uint8)
 
     def close(self) -> None:
-        """The mapping goes with its last tensor."""
+        """Do nothing: the mapping ends with its last tensor."""
 
 
 def attach_host(fd: int, size_bytes: int, device: int) -> HostBytes:
-    """Map a buffer of the judge's; `device` is for GPU memory only."""
+    """Map a buffer of the judge's. `device` is for GPU memory only."""
     return HostBytes(fd, size_bytes)
 
 
 def views(buffer: torch.Tensor, layout: dict[str, Any], index: int) -> tuple[torch.Tensor, ...]:
-    """The tensors of set `index`, as arena.judge.device.layout lays them out."""
+    """The tensors of set `index`, as the judge's layout.py places them."""
     found = []
     for shape, dtype_name, offset in layout["slots"]:
         dtype = getattr(torch, dtype_name)
         start = index * layout["set_bytes"] + offset
-        count = 1
-        for size in shape:
-            count *= size
-        found.append(buffer[start : start + count * dtype.itemsize].view(dtype).view(shape))
+        found.append(buffer[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape))
     return tuple(found)
 
 
 def obey(state: State, order: dict[str, Any], fds: list[int]) -> tuple[int, float]:
-    """(status, device seconds) of one order."""
+    """Carry out one order: (status, device seconds)."""
     orders: dict[str, Callable[[dict[str, Any], list[int]], float]]
     orders = {name: getattr(state, name) for name in ORDERS}
     try:
@@ -201,7 +199,7 @@ def obey(state: State, order: dict[str, Any], fds: list[int]) -> tuple[int, floa
 
 
 def serve(state: State) -> None:
-    """Take orders until the judge hangs up."""
+    """Carry out orders until the judge closes the socket."""
     while True:
         message, fds, _, _ = socket.recv_fds(state.channel, ORDER_BYTES, 2)
         if not message:
@@ -213,7 +211,7 @@ def serve(state: State) -> None:
 
 
 def load_module(path: str, name: str) -> ModuleType:
-    """A file of the judge's as a module."""
+    """Import one of the judge's files as a module."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise FileNotFoundError(path)

@@ -1,7 +1,7 @@
 """GPU memory that two processes share by file descriptor, through the driver's virtual-memory API.
 
-Stand-alone (torch and cuda-bindings only), because the judge imports it and the worker is given a copy. One allocation
-for each buffer: legacy CUDA IPC would map the allocator's whole block, and its neighbours with it.
+Stand-alone (torch and cuda-bindings only), because the judge imports it and the worker gets a copy. Each buffer is an allocation
+of its own: legacy CUDA IPC would map the allocator's whole block, and its neighbours with it.
 Calls: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
 """
 
@@ -22,7 +22,7 @@ class CudaError(RuntimeError):
 
 
 def call(function: Any, *arguments: Any) -> Any:  # noqa: ANN401  the bindings are untyped
-    """Call the driver; its error code becomes a CudaError, its results come back without it."""
+    """Call the driver. An error code becomes a CudaError; the results come back without the code."""
     status, *results = function(*arguments)
     if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
         raise torch.OutOfMemoryError(f"{function.__name__}: {status.name}")
@@ -32,7 +32,7 @@ def call(function: Any, *arguments: Any) -> Any:  # noqa: ANN401  the bindings a
 
 
 class Bytes:
-    """`size_bytes` of GPU memory mapped into this process; `tensor` is a uint8 view of it."""
+    """`size_bytes` of GPU memory mapped into this process. `tensor` is a uint8 view of it."""
 
     def __init__(self, handle: Any, size_bytes: int, mapped_bytes: int, device: int) -> None:  # noqa: ANN401
         self._handle, self._mapped_bytes = handle, mapped_bytes
@@ -61,7 +61,7 @@ class Bytes:
 
 
 def allocate(size_bytes: int, device: int) -> tuple[Bytes, int]:
-    """New memory on `device`, and a file descriptor for whoever shall share it."""
+    """New memory on `device`, and a file descriptor by which another process can map it."""
     torch.cuda.init()
     torch.empty(1, device=f"cuda:{device}")  # makes the device's context current in this thread
     mapped_bytes = _rounded(size_bytes, device)
@@ -80,7 +80,7 @@ def attach(fd: int, size_bytes: int, device: int) -> Bytes:
 
 
 def forget_persisting() -> None:
-    """Make every line of the L2 an ordinary one again, also those that somebody had set aside to outlive a window."""
+    """Make every line of the L2 ordinary again, also lines that a submission set aside to outlive a window."""
     call(driver.cuCtxResetPersistingL2Cache)
 
 
@@ -94,7 +94,7 @@ def _wanted(device: int) -> Any:  # noqa: ANN401
 
 
 def _rounded(size_bytes: int, device: int) -> int:
-    """The size that the driver really maps: a multiple of its granularity, the same on both sides."""
+    """The size that the driver maps: a multiple of its granularity, the same on both sides."""
     flag = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
     granularity = call(driver.cuMemGetAllocationGranularity, _wanted(device), flag)
     return -(-size_bytes // int(granularity)) * int(granularity)

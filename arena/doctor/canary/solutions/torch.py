@@ -1,5 +1,5 @@
 # verdict: passed
-# Plain torch: what a CPU can be asked.
+# Plain torch, which also runs on a CPU.
 
 from torch import Tensor
 

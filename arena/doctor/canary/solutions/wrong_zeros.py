@@ -1,5 +1,5 @@
 # verdict: incorrect
-# Zeros: a gate that lets them pass is open.
+# Zeros: a tolerance that accepts them checks nothing.
 
 import torch
 from torch import Tensor

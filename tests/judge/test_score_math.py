@@ -8,42 +8,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.judge.ceiling import ceiling, geometric_mean
-from arena.judge.evaluation import _settled
-from arena.judge.stats import half_width, interval, score_of
+from arena.judge.score_math import ceiling, geometric_mean, half_width, interval, median_of_medians
 from arena.schema import Device
 
 DEVICE = Device(name="d", bandwidth_gb_s=4800, tflops={"bf16": 989.5}, ceilings="datasheet")
 
 
-def test_a_memory_bound_call():
+def test_ceiling_of_a_memory_bound_call():
     assert ceiling(1e9, 4.8e9, DEVICE, "bf16") == (pytest.approx(1e-3), "memory")
 
 
-def test_a_compute_bound_call():
+def test_ceiling_of_a_compute_bound_call():
     assert ceiling(989.5e9, 4.8e6, DEVICE, "bf16") == (pytest.approx(1e-3), "compute")
 
 
-def test_the_mean_of_fractions_is_geometric():
+def test_mean_of_fractions_is_geometric():
     assert geometric_mean([0.25, 1.0]) == pytest.approx(0.5)
 
 
-def test_one_slow_process_does_not_move_the_score():
-    assert score_of([[1.0, 1.0, 9.0], [1.1, 1.1, 1.1], [5.0, 5.0, 5.0]]) == pytest.approx(1.1)
+def test_one_slow_process_does_not_move_the_time():
+    assert median_of_medians([[1.0, 1.0, 9.0], [1.1, 1.1, 1.1], [5.0, 5.0, 5.0]]) == pytest.approx(1.1)
 
 
 samples = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=20), min_size=1, max_size=4)
 
 
 @given(samples)
-def test_the_interval_holds_its_order_and_is_deterministic(processes):
+def test_interval_is_ordered_and_deterministic(processes):
     low, high = interval(processes)
     assert low <= high
     assert (low, high) == interval(processes)
     assert min(map(min, processes)) <= low and high <= max(map(max, processes))
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+def test_interval_covers_the_true_value_as_often_as_claimed():
     dice = random.Random(1)
     inside = 0
     for _ in range(100):
@@ -52,7 +50,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     assert inside >= 85
 
 
-def test_the_half_width_is_relative():
+def test_half_width_is_relative():
     values = [dice for dice in (0.9, 1.0, 1.1, 1.0, 1.0, 0.95, 1.05)]
     assert half_width(values) == pytest.approx(half_width([1000 * v for v in values]))
     assert 0 < half_width(values) < 0.2 / median(values)
@@ -61,13 +59,3 @@ def test_the_half_width_is_relative():
 def test_geometric_mean_is_below_the_arithmetic():
     values = [0.1, 0.4, 0.9]
     assert geometric_mean(values) < math.fsum(values) / 3
-
-
-@pytest.mark.parametrize(
-    ("readings", "taken"),
-    [([100, 100.1], 100.1), ([97, 99, 100, 100.1, 50], 100.1), ([90, 110] * 20, 90)],
-    ids=["steady", "after a worker's end", "never steady"],
-)
-def test_the_anchor_is_read_once_it_has_settled(readings, taken):
-    reading = iter(readings)
-    assert _settled(lambda: next(reading), drift=0.01) == taken

@@ -32,7 +32,7 @@ def scored(submission, latency=()):
     # Two shapes that differ in everything are enough for a verdict, and a shape costs seconds.
     problem = problem.model_copy(update={"shapes": {"gpu": problem.shapes["gpu"][1::3]}, "latency": {"gpu": latency}})
     hardware = catalog.hardware_of(torch.cuda.get_device_name())
-    return judge.score(submission, problem, hardware, digest="", sandbox=bwrap, plan=QUICK)
+    return judge.score(submission, problem, hardware, digest="", sandbox=bwrap, sampling=QUICK)
 
 
 @cache
@@ -41,7 +41,7 @@ def honest():
 
 
 @pytest.mark.parametrize("path", sorted(OURS.glob("wrong_*.py")) + sorted(OURS.glob("cheat_*.py")), ids=lambda path: path.stem)
-def test_the_problem_s_own(path):
+def test_verdict_of_the_problems_own_solutions(path):
     submission, wanted = read(path)
     result = scored(submission)
     print(result.verdict, result.message)
@@ -77,7 +77,7 @@ def solution(q, *others):
 @pytest.mark.parametrize(
     ("more", "launch_mode"), [("", "graph"), (WAITS_ON_SMALL_ONES, "stream")], ids=["captured", "not captured"]
 )
-def test_a_latency_shape_has_a_mode_of_its_own_and_outweighs_the_judge(more, launch_mode):
+def test_latency_shapes_have_a_launch_mode_of_their_own(more, launch_mode):
     source = ((OURS / "oracle_gpu.py").read_text() + more).encode()
     small = {"B": 1, "Hq": 32, "Hkv": 8, "D": 128, "mean_len": 512, "page": 16}
     result = scored(Submission(source, hashlib.sha256(source).hexdigest()), latency=(small,))
