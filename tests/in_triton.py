@@ -1,4 +1,4 @@
-"""Scripts that compile or interpret a folder's Triton kernels, where Triton is installed and a GPU need not be there."""
+"""Runs scripts that compile or interpret a folder's Triton kernels. They need Triton, but no GPU."""
 
 import importlib.util
 import os
@@ -19,11 +19,11 @@ def load(stem):
     spec.loader.exec_module(module)
     return module
 """
-"""Before every script: `load("oracle_gpu")` is that file of the folder."""
+"""The head of every script: `load("oracle_gpu")` imports that file of the folder."""
 
 
 def ran(script: str, folder: Path, tmp_path: Path, **given: str) -> list[list[str]]:
-    """The words of the lines that the script prints, in a process of its own: what Triton is to do stands in its environment."""
+    """Run the script in a process of its own and return the words of each line that it prints. `given` is environment."""
     if not importlib.util.find_spec("triton"):
         pytest.skip("Triton is not installed")
     env = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), **given}

@@ -1,1 +1,1 @@
-"""For authors of problems: `arena check`, degenerate answers, and library baselines."""
+"""Tools for authors of problems: the problem check, its contract, degenerate answers, and library baselines."""

@@ -1,4 +1,4 @@
-"""`arena baseline`: what libraries reach at a problem, by the judge's own method of timing. Plotted and never scored."""
+"""`arena baseline`: the speed of libraries at a problem, timed as the judge times. Shown beside scores, never scored."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ TITLE = "# baseline: "
 NEEDS = "# needs: "
 ALWAYS = ("torch", "triton")
 """Packages whose versions every record names."""
-EFFORT = {"gpu": replace(GPU, processes=1, counters=False, build_limit_s=300.0, total_limit_s=600.0), "cpu": CPU}
-"""A score's plan, less what only a score needs: on a GPU it takes one process for three, and nobody reads counters. Nor does
-anybody wait an hour for a line that compiles anew for most inputs: it is `timed_out`."""
-STILL_A_SPEED = ("incorrect", "crashed")
-"""Verdicts after which a line is timed once more without the gate: a library may be less exact, or refuse a hidden shape."""
+SAMPLING = {"gpu": replace(GPU, processes=1, counters=False, build_limit_s=300.0, total_limit_s=600.0), "cpu": CPU}
+"""A score's sampling, less what only a score needs: on a GPU one process instead of three, and no counters. A line that
+compiles anew for most inputs is `timed_out`, rather than measured for an hour."""
+SPEED_ONLY = ("incorrect", "crashed")
+"""Verdicts after which a line is timed again without a tolerance: a library may be less exact, or fail on a hidden shape."""
 
 
 class Line(NamedTuple):
-    """One baseline of a problem: a file like a submission, which may use what the problem forbids."""
+    """One baseline of a problem: a file like a submission that may use what the problem forbids."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ class Line(NamedTuple):
     path: Path
 
     def missing(self) -> tuple[str, ...]:
-        """Those that are not installed."""
+        """Packages that are not installed."""
         return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
 
 
@@ -56,27 +56,28 @@ def measure(
     sandbox: Sandbox,
     *,
     gpu: int = 0,
-    plan: Sampling | None = None,
+    sampling: Sampling | None = None,
     report: Callable[[BaselineLine], None] = lambda _: None,
 ) -> Baselines:
-    """Measure every baseline of one problem, telling `report` each line as it comes. `plan` replaces `EFFORT`."""
+    """Measure every baseline of one problem and pass each line to `report` at once. `sampling` replaces `SAMPLING`."""
     judge.preflight(hardware, gpu)
     digest = catalog.problem_digest(problem.name)
-    known, effort = lines(paths.problems() / problem.name, hardware.profile), plan or EFFORT[hardware.profile]
+    known = lines(paths.problems() / problem.name, hardware.profile)
+    sampling = sampling or SAMPLING[hardware.profile]
 
-    def score(line: Line, asked: Problem, hidden: bool) -> Score:
+    def score(line: Line, eased: Problem, hidden: bool) -> Score:
         try:
             submission = collect(line.path.parent, line.path.name)
-        except NoSubmission as none:
-            return judge.missing(none.reason, asked, hardware, digest)
-        return judge.score(submission, asked, hardware, digest=digest, sandbox=sandbox, sampling=effort, gpu=gpu, hidden=hidden)
+        except NoSubmission as absent:
+            return judge.missing(absent.reason, eased, hardware, digest)
+        return judge.score(submission, eased, hardware, digest=digest, sandbox=sandbox, sampling=sampling, gpu=gpu, hidden=hidden)
 
     found, device = [], None
     for line in known:
-        one, where = _measured(line, problem, score)
-        found.append(one)
-        device = device or where
-        report(one)
+        measured, on = _measured(line, problem, score)
+        found.append(measured)
+        device = device or on
+        report(measured)
     needed = {name for line in known for name in line.needs}
     return Baselines(
         problem=problem.name,
@@ -95,42 +96,42 @@ def _line(name: str, path: Path) -> Line:
     first, second = [*path.read_bytes().decode(errors="replace").split("\n", 2), ""][:2]
     title = first.removeprefix(TITLE).strip()
     if not first.startswith(TITLE) or not title:
-        raise DataError(f"{path}:1: must read `{TITLE}<title>`, what is measured in a few words")
+        raise DataError(f"{path}:1: must read `{TITLE}<title>`, a few words on what is measured")
     if not second.startswith(NEEDS):
         return Line(name, title, (), path)
     needs = tuple(word.strip() for word in second.removeprefix(NEEDS).split(","))
     if wrong := [word for word in needs if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", word)]:
-        raise DataError(f"{path}:2: {wrong[0]!r} is no name of a package as Python imports it (`{NEEDS}a, b`)")
+        raise DataError(f"{path}:2: {wrong[0]!r} is not a package name as Python imports it (`{NEEDS}a, b`)")
     return Line(name, title, needs, path)
 
 
-def allowed(problem: Problem) -> Problem:
+def without_rules(problem: Problem) -> Problem:
     """The problem with nothing forbidden."""
     return problem.model_copy(update={"forbidden": (), "forbidden_kernels": ()})
 
 
-def ungated(problem: Problem) -> Problem:
-    """The same with a gate that every number passes."""
-    return allowed(problem).model_copy(update={"tolerance": dict.fromkeys(problem.tolerance, math.inf)})
+def without_tolerance(problem: Problem) -> Problem:
+    """The problem with nothing forbidden and a tolerance that every number is within."""
+    return without_rules(problem).model_copy(update={"tolerance": dict.fromkeys(problem.tolerance, math.inf)})
 
 
 def _measured(line: Line, problem: Problem, score: Callable[[Line, Problem, bool], Score]) -> tuple[BaselineLine, Device | None]:
-    """The line with the device that it was measured on, None where it was not."""
+    """The line, and the device that it was measured on; None where it was not measured."""
     if missing := line.missing():
-        said = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
-        return BaselineLine(name=line.name, title=line.title, verdict=None, message=said), None
-    first = score(line, allowed(problem), True)
-    result = first if first.verdict not in STILL_A_SPEED else score(line, ungated(problem), False)
-    told = " ".join(dict.fromkeys(filter(None, (first.message, result.message))))
+        message = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
+        return BaselineLine(name=line.name, title=line.title, verdict=None, message=message), None
+    first = score(line, without_rules(problem), True)
+    result = first if first.verdict not in SPEED_ONLY else score(line, without_tolerance(problem), False)
+    message = " ".join(dict.fromkeys(filter(None, (first.message, result.message))))
     if not isinstance(result, Passed):
-        return BaselineLine(name=line.name, title=line.title, verdict=result.verdict, message=told), None
+        return BaselineLine(name=line.name, title=line.title, verdict=result.verdict, message=message), None
     errors = [shape.error for shape in result.shapes]
-    one = BaselineLine(
+    measured = BaselineLine(
         name=line.name,
         title=line.title,
         verdict=first.verdict,
         fraction=result.peak_fraction,
-        message=told,
+        message=message,
         shapes=tuple(
             BaselineShape(
                 shape=shape.shape,
@@ -144,4 +145,4 @@ def _measured(line: Line, problem: Problem, score: Callable[[Line, Problem, bool
         ),
         error={metric: max(error[metric] for error in errors) for metric in errors[0]},
     )
-    return one, result.device
+    return measured, result.device

@@ -1,4 +1,4 @@
-"""`arena check`: is a problem fit to be published? It accepts the honest, refuses the wrong, and repeats itself."""
+"""`arena check`: find what keeps a problem from being published: a broken contract, a wrong verdict, a score that varies."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from arena import catalog, judge, paths
-from arena.authoring import degenerate
+from arena.authoring import contract, degenerate
+from arena.authoring.finding import Finding, Report
 from arena.errors import DataError
 from arena.files.documents import unknown
 from arena.judge.sampling import CPU, GPU, Sampling
 from arena.sandboxes import Sandbox
-from arena.schema import Errors, Hardware, JudgeFailed, Passed, Problem, Profile, Record, Rejected, Score, Verdict
+from arena.schema import Hardware, JudgeFailed, Passed, Problem, Profile, Rejected, Score, Verdict
 from arena.submission import NoSubmission, collect
 from arena.system import tempdirs
 
@@ -23,52 +24,26 @@ FIRST_LINE = "# verdict: "
 HONEST = ("oracle", "naive")
 """Solutions that every problem has, scored first."""
 WRONG = "wrong_"
-"""Every problem has some whose name begins so: a gate that refuses nothing has shown nothing."""
+"""Every problem has solutions whose name starts so: a tolerance that rejects nothing has shown nothing."""
 CHEAT = "cheat_"
-AT_ONCE = {"gpu": 4, "cpu": 2}
-"""Wrong solutions that are scored side by side. They are refused for their answers, before any clock is read: one may import
-torch while the judge computes another's reference. Four of any problem find room in the memory of an H200."""
+PARALLEL = {"gpu": 4, "cpu": 2}
+"""Wrong solutions that are scored side by side. The judge rejects them for their answers, before it reads a clock: one may
+import torch while the judge computes another's reference. Four of any problem fit into the memory of an H200."""
 BRIEF = {"gpu": replace(GPU, processes=1), "cpu": replace(CPU, processes=1, min_calls=4, min_windows=3, max_windows=3)}
-"""For all but the oracle, whose speed counts, and the cheats, who are to fail against the published plan. Only a factor is asked
-of naive, and by the published plan it took up to 90 s on a processor."""
-AGAIN = {"gpu": replace(GPU, counters=False), "cpu": CPU}
-"""For the oracle's further scores: the published plan, without what is read after the timing."""
-HONEST_GAP = 3.0
+"""For all but the oracle and the cheats. The oracle's speed counts, and cheats must fail against the published sampling. Of naive
+only a factor is needed, and with the published sampling it took up to 90 s on a processor."""
+REPEATED = {"gpu": replace(GPU, counters=False), "cpu": CPU}
+"""For the oracle's further scores: the published sampling, without the evidence that is read after the timing."""
+LEAST_SPEEDUP = 3.0
 """The oracle must be faster than naive by more than this factor."""
-SCORES = {"gpu": 2, "cpu": 4}
-"""How many there may be until two in a row agree: other work on a processor passes, while a GPU has no such excuse."""
-SPREAD = {"gpu": 0.01, "cpu": 0.25}
-"""Largest relative difference between two scores of the oracle. A processor shared with other machines is no GPU: five scores
-in a row lay 12 % apart on one (docs/measurements/judge.md)."""
-
+MOST_SCORES = {"gpu": 2, "cpu": 4}
+"""Scores of the oracle at most, until two in a row agree. Other work on a processor passes; a GPU has no such excuse."""
+MOST_SPREAD = {"gpu": 0.01, "cpu": 0.25}
+"""Largest relative difference between two scores of the oracle. On a processor shared with other machines, five scores
+in a row lay 12 % apart (docs/measurements/judge.md)."""
 
 Scorer = Callable[..., Score]
-"""Of the solution at a path, with the published effort or with another plan, and on a GPU of its own or a shared one."""
-
-
-class Finding(Record):
-    """One thing that was checked."""
-
-    kind: Literal["solution", "gate", "repeat", "order"]
-    name: str
-    ok: bool
-    got: str
-    detail: str = ""
-    peak_fraction: float | None = None
-    error: Errors | None = None
-    """Worst error that was seen, where an answer was compared with the reference."""
-    disturbed: tuple[str, ...] = ()
-    """Why shapes had to be timed again."""
-    input_class: str | None = None
-    """The class of inputs on which it was refused."""
-
-
-class Report(Record):
-    """All findings of one problem."""
-
-    problem: str
-    hardware: str
-    findings: tuple[Finding, ...]
+"""Scores the solution at a path, with the published sampling or another, on a GPU of its own or a shared one."""
 
 
 def check_problem(
@@ -77,20 +52,26 @@ def check_problem(
     sandbox: Sandbox,
     *,
     gpu: int = 0,
-    plan: Sampling | None = None,
+    sampling: Sampling | None = None,
     report: Callable[[Finding], None] = lambda _: None,
 ) -> Report:
-    """Check one problem, telling `report` each finding as it comes. `plan` replaces the published effort of a score."""
+    """Check one problem and pass each finding to `report` at once. `sampling` replaces the published one in every score."""
     judge.preflight(hardware, gpu)
     digest = catalog.problem_digest(problem.name)
 
-    def score(path: Path, effort: Sampling | None = None, shared: bool = False) -> Score:
+    def score(path: Path, own: Sampling | None = None, shared: bool = False) -> Score:
         try:
             submission = collect(path.parent, path.name)
-        except NoSubmission as none:
-            return judge.missing(none.reason, problem, hardware, digest)
-        how: dict[str, Any] = {"digest": digest, "sandbox": sandbox, "sampling": plan or effort, "gpu": gpu, "shared": shared}
-        return judge.score(submission, problem, hardware, **how)
+        except NoSubmission as absent:
+            return judge.missing(absent.reason, problem, hardware, digest)
+        options: dict[str, Any] = {
+            "digest": digest,
+            "sandbox": sandbox,
+            "sampling": sampling or own,
+            "gpu": gpu,
+            "shared": shared,
+        }
+        return judge.score(submission, problem, hardware, **options)
 
     findings = []
     for finding in _findings(problem, hardware, score):
@@ -103,7 +84,7 @@ def expected(path: Path) -> str:
     """The verdict that a solution's first line names."""
     first = path.read_bytes().partition(b"\n")[0].decode(errors="replace")
     if not first.startswith(FIRST_LINE):
-        raise DataError(f"{path}:1: must read `{FIRST_LINE}<verdict>`, the verdict that the judge is to give")
+        raise DataError(f"{path}:1: must read `{FIRST_LINE}<verdict>`, the verdict that the judge must give")
     word = first.removeprefix(FIRST_LINE).strip()
     if word not in get_args(Verdict):
         raise DataError(f"{path}:1: {unknown('verdict', word, get_args(Verdict))}")
@@ -112,11 +93,9 @@ def expected(path: Path) -> str:
 
 def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[Finding]:
     solutions = catalog.solutions(paths.problems() / problem.name, hardware.profile)
-    wanted = {name: expected(path) for name, path in solutions.items()}  # read first: a slip shows at once, not after minutes
-    yield from (
-        Finding(kind="gate", name=name, ok=ok, got="held" if ok else "open", detail=detail)
-        for name, ok, detail in degenerate.gate(problem, hardware.profile)
-    )
+    wanted = {name: expected(path) for name, path in solutions.items()}  # first, so that a slip shows at once
+    yield from contract.check(problem)
+    yield from degenerate.check(problem, hardware.profile)
     yield from _absent(solutions)
     yield _nop(problem, hardware, catalog.problem_digest(problem.name))
     passed = {}
@@ -131,31 +110,31 @@ def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[F
             passed[name] = result
     if passed.keys() >= set(HONEST):
         yield _order(passed["oracle"], passed["naive"])
-        yield _repeat(passed["oracle"], lambda: score(solutions["oracle"], AGAIN[hardware.profile]), hardware.profile)
+        yield _repeat(passed["oracle"], lambda: score(solutions["oracle"], REPEATED[hardware.profile]), hardware.profile)
 
 
 def _scored(
     solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Scorer, profile: Profile
 ) -> Iterator[tuple[str, Score]]:
-    """Every solution's score: the honest ones first, and last those whose time does not matter."""
+    """Every solution's score: the honest ones first, and those whose time does not matter last."""
     names = sorted(solutions, key=lambda name: (name not in HONEST, name))
     untimed = [name for name in names if name.startswith(WRONG) and wanted[name] != "passed"]
 
     def one(name: str) -> Score:
         published = name == "oracle" or name.startswith(CHEAT)
-        brief = replace(BRIEF[profile], counters=name != "naive")  # its kernels are many, and what they did tells nothing
+        brief = replace(BRIEF[profile], counters=name != "naive")  # naive has many kernels, and their counters show nothing
         return score(solutions[name], None if published else brief, name in untimed)
 
     for name in names:
         if name not in untimed:
             yield name, one(name)
-    for first in range(0, len(untimed), AT_ONCE[profile]):
-        some = untimed[first : first + AT_ONCE[profile]]
-        yield from zip(some, _at_once(one, some), strict=True)
+    for first in range(0, len(untimed), PARALLEL[profile]):
+        some = untimed[first : first + PARALLEL[profile]]
+        yield from zip(some, _in_parallel(one, some), strict=True)
 
 
-def _at_once(score: Callable[[str], Score], names: list[str]) -> Iterator[Score]:
-    """Scores taken side by side. After Ctrl-C nobody waits for the threads, and their boxes end with arena."""
+def _in_parallel(score: Callable[[str], Score], names: list[str]) -> Iterator[Score]:
+    """Scores taken side by side. After Ctrl-C arena does not wait for the threads, and their sandboxes end with it."""
     if len(names) == 1:
         yield score(names[0])
         return
@@ -186,13 +165,13 @@ def _measured(result: Score) -> dict[str, Any]:
 
 
 def _absent(solutions: Iterable[str]) -> Iterator[Finding]:
-    """What a problem must have and this one has not."""
+    """Solutions that every problem has and this one lacks."""
     names = set(solutions)
     for name in HONEST:
         if name not in names:
             yield Finding(kind="solution", name=name, ok=False, got="absent", detail=f"every problem has solutions/{name}.py")
     if not any(name.startswith(WRONG) for name in names):
-        detail = f"every problem has a solutions/{WRONG}<how>.py that its gate must refuse"
+        detail = f"every problem has a solutions/{WRONG}<how>.py that its tolerance must reject"
         yield Finding(kind="solution", name=f"{WRONG}*", ok=False, got="absent", detail=detail)
 
 
@@ -211,14 +190,16 @@ def _nop(problem: Problem, hardware: Hardware, digest: str) -> Finding:
 
 
 def _order(oracle: Passed, naive: Passed) -> Finding:
-    gap = oracle.peak_fraction / naive.peak_fraction
-    return Finding(kind="order", name="oracle over naive", ok=gap > HONEST_GAP, got=f"{gap:.2f}", detail="ratio of peak_fraction")
+    speedup = oracle.peak_fraction / naive.peak_fraction
+    return Finding(
+        kind="order", name="oracle over naive", ok=speedup > LEAST_SPEEDUP, got=f"{speedup:.2f}", detail="ratio of peak_fraction"
+    )
 
 
 def _repeat(first: Passed, again: Callable[[], Score], profile: Profile) -> Finding:
-    """Scores of the oracle, one after the other until two in a row agree, or there are `SCORES`."""
-    scores, limit, spreads, disturbed = [first], SPREAD[profile], list[float](), list[str]()
-    while len(scores) < SCORES[profile] and not (spreads and spreads[-1] <= limit):
+    """Scores of the oracle, one after the other until two in a row agree, or there are `MOST_SCORES`."""
+    scores, limit, spreads, disturbed = [first], MOST_SPREAD[profile], list[float](), list[str]()
+    while len(scores) < MOST_SCORES[profile] and not (spreads and spreads[-1] <= limit):
         result = again()
         if not isinstance(result, Passed):
             return Finding(kind="repeat", name="oracle twice", ok=False, got=result.verdict, detail=result.message)

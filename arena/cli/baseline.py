@@ -1,4 +1,4 @@
-"""`arena baseline`: what do libraries reach at a problem?"""
+"""`arena baseline`: measure what libraries reach at a problem."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arena.schema import BaselineLine
 
 @click.command("baseline")
 @click.argument("names", nargs=-1, metavar="[PROBLEM]...")
-@click.option("--all", "everything", is_flag=True, help="Every problem there is.")
+@click.option("--all", "everything", is_flag=True, help="Measure every problem.")
 @options.hardware
 @options.gpu
 @options.sandbox
@@ -31,7 +31,7 @@ def baseline_(
     sandbox_name: str,
     as_json: bool,
 ) -> None:
-    """Measure what torch and libraries reach at a problem. Stored under baselines/ and shown beside the scores, never scored."""
+    """Measure what torch and libraries reach at a problem. Results are stored under baselines/ and shown, never scored."""
     if bool(names) == everything:
         raise UsageError(f"name the problems to measure, or --all (known: {', '.join(catalog.problems())})")
     pairs = [problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
@@ -53,7 +53,7 @@ def baseline_(
     if as_json:
         data(records)
     if failed:
-        tell(f"[red]of {failed} problems nothing was stored, because the judge failed[/]")
+        tell(f"[red]the judge failed on {failed} problems: nothing was stored for them[/]")
         context.exit(1)
 
 
@@ -61,5 +61,5 @@ def _show(line: BaselineLine) -> None:
     number = "absent" if line.fraction is None else f"{line.fraction:.4f}"
     where = "not run" if line.verdict is None else verdict(line.verdict)
     speed_only = ", speed only" if line.fraction is not None and line.verdict != "passed" else ""
-    said = f": {line.message}" if line.message else ""
-    tell(f"  {safe(line.name):12} {number:7} {where}{speed_only}  {safe(line.title + said)}")
+    message = f": {line.message}" if line.message else ""
+    tell(f"  {safe(line.name):12} {number:7} {where}{speed_only}  {safe(line.title + message)}")

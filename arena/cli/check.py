@@ -1,4 +1,4 @@
-"""`arena check`: is a problem fit to be published?"""
+"""`arena check`: check whether a problem is ready to be published."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arena.sandboxes.backends import backend
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[PROBLEM]...")
-@click.option("--all", "everything", is_flag=True, help="Every problem there is.")
+@click.option("--all", "everything", is_flag=True, help="Check every problem.")
 @options.hardware
 @options.gpu
 @options.sandbox
@@ -29,12 +29,13 @@ def check(
     sandbox_name: str,
     as_json: bool,
 ) -> None:
-    """The gate of a problem: its oracle, naive, wrong and cheating solutions each get the verdict on their first line."""
+    """Check problems: the contract, degenerate answers, and the verdict of each solution against the one on its first line."""
     if bool(names) == everything:
         raise UsageError(f"name the problems to check, or --all (known: {', '.join(catalog.problems())})")
     pairs = [problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
     sandbox = backend(sandbox_name)
-    from arena.authoring.check import Finding, check_problem
+    from arena.authoring.check import check_problem
+    from arena.authoring.finding import Finding
 
     def show(finding: Finding) -> None:
         mark = "[green]ok  [/]" if finding.ok else "[bold red]FAIL[/]"

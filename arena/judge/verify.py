@@ -81,7 +81,7 @@ def _finite(
     bad = torch.isfinite(ref) & ~torch.isfinite(out)
     if bad.any():
         where = tuple(torch.nonzero(bad)[0].tolist())
-        text = f"{name}{list(where)} is {out[where].item()} where a finite value is expected"
+        text = f"{name}{list(where) or ''} is {out[where].item()} where a finite value is expected"
         if problem.outputs_given and out[where].isnan():
             text += "; elements that solution() leaves unwritten are NaN, too"
         raise Rejection("incorrect", text, shape=shape, input_class=input_class)
@@ -93,5 +93,5 @@ def _against_tolerance(errors: Errors, problem: Problem) -> str:
 
 def _unchanged(fresh: Inputs, shared: Inputs, problem: Problem, shape: Shape, input_class: str) -> None:
     for tensor, made, seen in zip(problem.inputs, fresh, shared, strict=True):
-        if not torch.equal(made.contiguous().view(torch.uint8), seen.view(torch.uint8)):
+        if not torch.equal(*(values.reshape(-1).view(torch.uint8) for values in (made, seen))):
             raise Rejection("incorrect", f"solution() changed its input {tensor.name}", shape=shape, input_class=input_class)

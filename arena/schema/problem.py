@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import product
 from string import Formatter
 from typing import Literal
 
@@ -27,7 +28,8 @@ class Tensor(Record):
 class Work(Record):
     """The operator's algorithmic work as formulas over the shape's names (`+ - * / // **`)."""
 
-    flops: str
+    flops: Literal[0] | str
+    """`0` declares that memory bounds every shape, whatever is computed."""
     bytes: str
 
 
@@ -86,16 +88,28 @@ class Problem(Record):
         return self
 
     @model_validator(mode="after")
+    def _every_shape_has_the_output_sizes(self) -> Problem:
+        for tensor, shape in product(self.outputs, (shape for profile in self.shapes for shape in self.timed(profile))):
+            for size in tensor.shape:
+                if isinstance(size, str) and size not in shape:
+                    raise ValueError(
+                        f"outputs.{tensor.name}: {size!r} is no size of shape {dict(shape)}: "
+                        f"write a name that every shape has, or an integer"
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _formulas_fit_the_shapes(self) -> Problem:
-        for profile in self.shapes:
-            for shape in self.timed(profile):
-                for formula in (self.work.flops, self.work.bytes):
-                    try:
-                        value = evaluate(formula, shape)
-                    except FormulaError as error:
-                        raise ValueError(f"work: {formula!r}: {error}") from None
-                    if not (math.isfinite(value) and value > 0):
-                        raise ValueError(f"work: {formula!r} is {value} for shape {dict(shape)}; it must be positive")
+        formulas = {"bytes": self.work.bytes} | ({"flops": self.work.flops} if self.work.flops != 0 else {})
+        for shape in (shape for profile in self.shapes for shape in self.timed(profile)):
+            for key, formula in formulas.items():
+                try:
+                    value = evaluate(formula, shape)
+                except FormulaError as error:
+                    raise ValueError(f"work.{key}: {formula!r}: {error}") from None
+                if not (math.isfinite(value) and value > 0):
+                    hint = "; `flops: 0` declares a problem that memory bounds" if key == "flops" else ""
+                    raise ValueError(f"work.{key}: {formula!r} is {value} for shape {dict(shape)}; it must be positive{hint}")
         return self
 
     @model_validator(mode="after")
@@ -122,8 +136,8 @@ class Problem(Record):
         return self.correctness.strip().format(**{metric: f"{most:g}" for metric, most in self.tolerance.items()})
 
     def flops(self, shape: Mapping[str, int]) -> float:
-        """Floating-point operations of one call (a multiply-add counts two)."""
-        return evaluate(self.work.flops, shape)
+        """Floating-point operations of one call (a multiply-add counts two); 0 where memory bounds the problem by declaration."""
+        return evaluate(str(self.work.flops), shape)
 
     def bytes(self, shape: Mapping[str, int]) -> float:
         """Compulsory DRAM traffic of one call in bytes."""

@@ -28,13 +28,13 @@ EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
         {"M": 1000, "N": 1160, "K": 528},
     ),
 }
-"""Checked for correctness only. K stays below 16384, where a Hopper GPU's own sums take more than half of the gate (measured)."""
+"""Checked for correctness only. K stays below 16384, where a Hopper GPU's sums take over half of the tolerance (measured)."""
 
 INPUT_CLASSES: tuple[str, ...] = ("largest", "zero_rows", "wide_scales", "subnormal", "last_places")
 
 
 def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: str = "cpu") -> Inputs:
-    """One stress set. Sizes depend on the shape alone. Mode `public` is the public distribution."""
+    """One stress set. Sizes depend on the shape alone. Class `public` is the public distribution."""
     if input_class == "public":
         return make_public_inputs(shape, seed, device=device)
     if input_class not in INPUT_CLASSES:

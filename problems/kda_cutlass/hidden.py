@@ -42,7 +42,7 @@ INPUT_CLASSES: tuple[str, ...] = (
 
 
 def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: str = "cpu") -> Inputs:
-    """One stress set. Sizes depend on the shape alone. Mode `public` is the public distribution."""
+    """One stress set. Sizes depend on the shape alone. Class `public` is the public distribution."""
     if input_class == "public":
         return make_public_inputs(shape, seed, device=device)
     if input_class not in INPUT_CLASSES:

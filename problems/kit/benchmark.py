@@ -1,8 +1,8 @@
 """Times solution.py on the shapes of problem.json: `python benchmark.py [--solution PATH] [--windows N]`.
 
 A window is one run over many input sets with different values, so that no call finds its inputs in a near cache. Each
-call's result is looked at and copied to a buffer inside the timed window, or, where the solution is given its outputs, is
-written there by the solution itself. The time of a call is the window's, shared out.
+call's result is checked and copied to a buffer inside the timed window. Where the solution is given its outputs, it writes
+there itself. The time of a call is the window's time divided by the number of calls.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ HERE = Path(__file__).resolve().parent
 WINDOW_S = 0.020
 MOST_SETS = 512
 MOST_BYTES = 256 << 20
-"""Of input sets on the CPU; on a GPU a quarter of what is free."""
+"""Size of all input sets on the CPU; on a GPU they take a quarter of the free memory."""
 
 WRONG_TYPE, WRONG_COUNT, WRONG_SHAPE, WRONG_DTYPE, WRONG_DEVICE, WRONG_LAYOUT, WRONG_STORAGE, WRONG_RETURN = range(1, 9)
 """Codes of `BadOutput`."""
 
-# Taken before any solution is loaded, so that a solution which replaces them later fools only itself.
+# Bound before any solution is loaded, so that a solution which replaces them later fools only itself.
 COPY = torch.Tensor.copy_
 IS_CONTIGUOUS = torch.Tensor.is_contiguous
 ALIAS = torch.Tensor.detach
@@ -43,7 +43,7 @@ Sets = Sequence[tuple[Tensor, ...]]
 
 
 class BadOutput(Exception):  # noqa: N818
-    """The solution returned something else than it should, or put its results elsewhere."""
+    """The solution returned something other than its outputs, or put its results elsewhere."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -59,7 +59,7 @@ def accept(returned: object, wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """`returned` as a tuple of plain tensors with the count, shapes, dtypes and device of `wanted`; else BadOutput."""
     results = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
     if len(results) != len(wanted):
-        raise BadOutput(WRONG_COUNT, f"the solution returned {len(results)} values where {len(wanted)} are due")
+        raise BadOutput(WRONG_COUNT, f"the solution returned {len(results)} values; it must return {len(wanted)}")
     for i, (out, like) in enumerate(zip(results, wanted, strict=True)):
         if type(out) is not Tensor:
             raise BadOutput(WRONG_TYPE, f"output {i} is a {type(out).__name__}; it must be a plain torch.Tensor, not a subclass")
@@ -72,13 +72,13 @@ def accept(returned: object, wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         if out.layout is not torch.strided or not IS_CONTIGUOUS(out):
             raise BadOutput(WRONG_LAYOUT, f"output {i} is not contiguous; return .contiguous() or fill a new tensor")
         if out.data_ptr() == like.data_ptr() and out.numel():
-            raise BadOutput(WRONG_STORAGE, f"output {i} is the buffer that it is to be copied to; return a tensor of your own")
+            raise BadOutput(WRONG_STORAGE, f"output {i} is the buffer that it will be copied to; return a tensor of your own")
     return results
 
 
 def fill(solution: Solution, arguments: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
     """One call of a solution that writes its results into `outputs`, in place; BadOutput when it does anything else."""
-    # Tensor objects of its own for the same memory: whatever it makes of those, the caller's stay where they are.
+    # The solution gets tensor objects of its own for the same memory: whatever it does to them, the caller's keep their place.
     given = tuple([ALIAS(out) for out in outputs])
     returned = solution(*arguments, *given)
     if returned is not None:
@@ -92,7 +92,7 @@ def fill(solution: Solution, arguments: tuple[Tensor, ...], outputs: tuple[Tenso
 
 
 def call_all(solution: Solution, inputs: Sets, outputs: Sets, given: bool = False) -> None:
-    """Call the solution on every input set. Where it is not given the outputs of that set, what it returns is copied there."""
+    """Call the solution on every input set. Unless it is given that set's outputs, copy there what it returns."""
     with torch.no_grad():
         for arguments, wanted in zip(inputs, outputs, strict=True):
             if given:
@@ -103,7 +103,7 @@ def call_all(solution: Solution, inputs: Sets, outputs: Sets, given: bool = Fals
 
 
 def load_module(path: Path, name: str) -> ModuleType:
-    """Run the file as a module of that name. What it raises passes through."""
+    """Run the file as a module of that name. Its exceptions pass through."""
     if not path.is_file():
         raise BadSolution(f"{path}: no such file")
     spec = importlib.util.spec_from_file_location(name, path)
@@ -124,7 +124,7 @@ def load_solution(path: Path | str) -> Solution:
 
 
 def output_buffers(facts: Mapping[str, Any], shape: Mapping[str, int], device: str) -> tuple[Tensor, ...]:
-    """Fresh buffers for one call, holding NaN, or any integers: no answer. Every size is a number or a name of the shape."""
+    """Fresh buffers for one call, filled with NaN, or with random integers. Every size is a number or a name of the shape."""
     buffers = tuple(
         torch.empty([shape.get(n, n) for n in output["shape"]], dtype=getattr(torch, output["dtype"]), device=device)
         for output in facts["outputs"]
@@ -151,17 +151,17 @@ def main() -> int:
             samples_s = measure(solution, make_inputs, facts, shape, device, options.windows)
             call_s = statistics.median(samples_s)
             rates = f"{bytes_ / call_s / 1e9:.1f} GB/s, {flops / call_s / 1e12:.4f} TFLOP/s"
-            print(f"{told(shape, samples_s)}, {rates}", flush=True)
+            print(f"{row(shape, samples_s)}, {rates}", flush=True)
         for shape in facts["latency"]:
-            print(told(shape, measure(solution, make_inputs, facts, shape, device, options.windows)), flush=True)
+            print(row(shape, measure(solution, make_inputs, facts, shape, device, options.windows)), flush=True)
     except (BadOutput, BadSolution) as error:
         print(error)
         return 1
     return 0
 
 
-def told(shape: Mapping[str, int], samples_s: Sequence[float]) -> str:
-    """A shape and the time of a call on it."""
+def row(shape: Mapping[str, int], samples_s: Sequence[float]) -> str:
+    """One shape and the time of a call on it, in words."""
     name = " ".join(f"{key}={value}" for key, value in shape.items())
     low_us, call_us, high_us = (1e6 * pick(samples_s) for pick in (min, statistics.median, max))
     return f"{name}: {call_us:.1f} us per call ({low_us:.1f}..{high_us:.1f})"
@@ -187,7 +187,7 @@ def measure(
         inputs.append(make_inputs(shape, seed + i, device=device))
         outputs.append(output_buffers(facts, shape, device))
     # A call is slower on a set that the cache does not hold, so `once_s` gives enough sets or too many. Where memory
-    # does not hold enough of them, go over them several times.
+    # does not hold enough of them, the window goes over them several times.
     rounds = max(1, math.ceil(WINDOW_S / (once_s * len(inputs))))
     calls = rounds * len(inputs)
     return [timed(solution, inputs * rounds, outputs * rounds, device, given) / calls for _ in range(windows + 1)][1:]
@@ -210,7 +210,7 @@ def timed(solution: Solution, inputs: Sets, outputs: Sets, device: str, given: b
 
 
 def stay_on_one_core() -> str:
-    """Pin this process to one core, where that is allowed, and say what came of it."""
+    """Pin this process to one core, where that is allowed, and return what was achieved, in words."""
     torch.set_num_threads(1)
     cores = os.sched_getaffinity(0)
     if len(cores) > 1:

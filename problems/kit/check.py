@@ -1,7 +1,7 @@
 """Checks solution.py against reference.py: `python check.py [SOLUTION] [--seeds N] [--seed S]`.
 
-Ends with PASS (exit 0) or FAIL (exit 1). The errors and their limits are defined at `errors`, in reference.py where it has one,
-else here.
+Ends with PASS (exit 0) or FAIL (exit 1). The function `errors` defines the errors: the one in reference.py where it has one,
+else the one here. Their limits are `tolerance` in problem.json.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 HERE = Path(__file__).resolve().parent
 TINY = 1e-300
-"""Keeps 0 / 0 away where the reference is all zeros: no error then gives 0, any error a huge number."""
+"""Avoids 0 / 0 where the reference is all zeros: no error then gives 0, any error a huge number."""
 
 
 def measure(
@@ -34,8 +34,8 @@ def measure(
 ) -> list[tuple[str, dict[str, float], Callable[[], str]]]:
     """(what was measured, the worst error of each metric in `limits`, the place of the worst in words), one for each output.
 
-    Where reference.py defines `errors(outs, refs, inputs)` and `worst(outs, refs, inputs)` those give one for all outputs
-    together. They see no output that is not finite where `refs` is: such a one is infinitely wrong before they are asked.
+    Where reference.py defines `errors(outs, refs, inputs)` and `worst(outs, refs, inputs)`, those give one for all outputs
+    together. An output that is not finite where `refs` is counts as infinitely wrong, and they are not called.
     """
     if not hasattr(reference, "errors"):
         return [
@@ -56,7 +56,7 @@ def inside(found: Mapping[str, float], limits: Mapping[str, float]) -> bool:
 def place(name: str, out: Tensor, ref: Tensor) -> str:
     """The worst element of an output, in words."""
     at = worst(out, ref)
-    return f"{name}{list(at)} is {out[at].item():.6g} and should be {ref[at].item():.6g}"
+    return f"{name}{list(at) or ''} is {out[at].item():.6g} and should be {ref[at].item():.6g}"
 
 
 def errors(out: Tensor, ref: Tensor) -> dict[str, float]:
@@ -107,7 +107,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="input sets per shape (default 3)")
     parser.add_argument("--seed", type=int, help="first seed, to repeat a failure (default: from the system's randomness)")
     options = parser.parse_args()
-    # Here and not at the top: `errors` and `worst` are used from copies of this file that lie alone.
+    # Not at the top: `errors` and `worst` are also used from copies of this file that lie alone.
     from benchmark import BadOutput, BadSolution, load_module, load_solution
 
     facts = json.loads((HERE / "problem.json").read_text())
@@ -129,7 +129,7 @@ def main() -> int:
         )
     except (BadOutput, BadSolution) as error:
         print(error)
-    finally:  # whatever else the solution raises is shown as Python shows it, below this line
+    finally:  # Python shows any other exception of the solution below this line
         print("PASS" if passed else "FAIL", flush=True)
     return 0 if passed else 1
 
@@ -163,16 +163,16 @@ def check_set(
         for i, (t, old) in enumerate(zip(inputs, kept, strict=True))
         if not same(t, old)
     ]
-    limits, names, told = facts["tolerance"], [output["name"] for output in facts["outputs"]], []
+    limits, names, found_errors = facts["tolerance"], [output["name"] for output in facts["outputs"]], []
     first, second = (measure(reference, limits, names, each, refs, kept) for each in (outs, again))
     for (name, found, where), (_, repeated, _) in zip(first, second, strict=True):
-        told.append(f"{name} " + ", ".join(f"{key} {found[key]:.2e} (limit {most:g})" for key, most in limits.items()))
+        found_errors.append(f"{name} " + ", ".join(f"{key} {found[key]:.2e} (limit {most:g})" for key, most in limits.items()))
         if not inside(found, limits):
             faults.append(where())
         elif not inside(repeated, limits):
             faults.append(f"{name} is right at the first call and wrong at the second, with the same inputs")
     name = " ".join(f"{key}={value}" for key, value in shape.items())
-    print(f"{'FAIL' if faults else 'ok'}  {name}  seed {seed}: {'; '.join(told)}", flush=True)
+    print(f"{'FAIL' if faults else 'ok'}  {name}  seed {seed}: {'; '.join(found_errors)}", flush=True)
     for fault in faults:
         print(f"      {fault}", flush=True)
     return not faults
@@ -180,7 +180,7 @@ def check_set(
 
 def same(a: Tensor, b: Tensor) -> bool:
     """Bit by bit, so that NaN equals itself."""
-    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+    return torch.equal(*(t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b)))
 
 
 if __name__ == "__main__":

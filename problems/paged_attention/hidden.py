@@ -69,7 +69,7 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: s
         case "identical_keys":
             kv[:, 0] = kv[0, 0, 0].clone()
         case "padding":
-            # Index -1 means the last page to torch: make sure that it holds NaN and belongs to nobody.
+            # Index -1 means the last page to torch: make sure that it holds NaN and belongs to no sequence.
             block_table = torch.cat([block_table, torch.full_like(block_table, -1).repeat(1, 3)], dim=1)
             kv = torch.cat([kv, torch.full_like(kv[:1], torch.nan)])
     return q, kv, block_table, seq_lens

@@ -1,8 +1,9 @@
-"""`arena baseline`: what libraries reach is measured as a score is, kept apart from every score, and shown beside them."""
+"""`arena baseline`: libraries are timed as the judge times, stored apart from every score, and shown beside them."""
 
 import ast
 import json
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,26 +11,27 @@ import pytest
 pytest.importorskip("torch")
 
 from command import Arena, copy
-from records import record, trial
+from test_leaderboard import trial
 
 from arena import catalog, paths
 from arena.authoring import baseline
 from arena.errors import DataError
 from arena.results import baselines, leaderboard
-from arena.results.page import page
 from arena.sandboxes import bwrap
-from arena.schema import BaselineLine
+from arena.schema import BaselineLine, Baselines
 
-boxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 ROUGH = "\n\nexact = solution\n\n\ndef solution(*inputs):\n    return exact(*inputs) * 1.05\n"
 FRAIL = "\n\nexact = solution\n\n\ndef solution(*inputs):\n    assert inputs[0].abs().max() < 50\n    return exact(*inputs)\n"
 MEASURE = """
-from arena import baseline, baselines, catalog, leaderboard, paths
-from arena.judge.plan import Sampling
+from arena import catalog, paths
+from arena.authoring import baseline
+from arena.results import baselines
+from arena.judge.sampling import Sampling
 from arena.sandboxes import bwrap
-plan = Sampling(processes=1, min_windows=3, max_windows=3)
-record = baseline.measure(catalog.problem("paged_attention"), catalog.hardware("cpu"), bwrap, plan=plan)
+sampling = Sampling(processes=1, min_windows=3, max_windows=3)
+record = baseline.measure(catalog.problem("paged_attention"), catalog.hardware("cpu"), bwrap, sampling=sampling)
 baselines.write(paths.baselines(), record)
 print(record.model_dump_json())
 """
@@ -53,9 +55,28 @@ def eager() -> str:
     return (paths.problems() / "paged_attention" / "baselines" / "eager.py").read_text()
 
 
-@boxed
+def record(problem: str = "paged_attention", hardware: str = "h200", digest: str = "a", **given: object) -> Baselines:
+    """A record as it may be stored: one line within the tolerance, one outside, one absent."""
+    inside = BaselineLine(name="eager", title="torch | eager", verdict="passed", fraction=0.25)
+    rough = BaselineLine(name="rough", title="a rough one", verdict="incorrect", fraction=0.5, message="row 3 is off")
+    absent = BaselineLine(name="lib", title="a library", verdict=None, message="lib is not installed")
+    fields = {
+        "problem": problem,
+        "problem_version": 1,
+        "problem_digest": digest * 64,
+        "hardware": hardware,
+        "device": None,
+        "measured_at": datetime(2026, 1, 2, tzinfo=UTC),
+        "arena_version": "0.1",
+        "versions": {"torch": "2.13.0"},
+        "lines": (inside, rough, absent),
+    }
+    return Baselines.model_validate(fields | given)
+
+
+@sandboxed
 @pytest.mark.slow
-def test_measured_stored_and_shown(arena: Arena) -> None:
+def test_baselines_are_measured_stored_and_shown(arena: Arena) -> None:
     (folder(arena) / "eager.py").write_text(eager())
     (folder(arena) / "frail_cpu.py").write_text("# baseline: crashes on a hidden class\n" + eager() + FRAIL)
     (folder(arena) / "library.py").write_text("# baseline: a library\n# needs: torch, no_such_library\n" + eager())
@@ -89,31 +110,31 @@ def test_measured_stored_and_shown(arena: Arena) -> None:
     assert f"eager: torch SDPA, one sequence's gathered pages at a time | {found['eager']['fraction']:.3f} | inside |" in page
 
 
-def test_the_command_names_what_there_is(arena: Arena) -> None:
+def test_unknown_problems_list_the_known_ones(arena: Arena) -> None:
     assert arena.refused("baseline").startswith("name the problems to measure, or --all (known: fp8_gemm, ")
     assert arena.refused("baseline", "paged_atention").startswith("unknown problem 'paged_atention': did you mean")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("def solution(): ...\n", ":1: must read `# baseline: <title>`"),
         ("# baseline: \n", ":1: must read `# baseline: <title>`"),
         ("", ":1: must read `# baseline: <title>`"),
-        ("# baseline: x\n# needs: a, b c\n", ":2: 'b c' is no name of a package"),
+        ("# baseline: x\n# needs: a, b c\n", ":2: 'b c' is not a package name"),
     ],
 )
-def test_a_head_that_cannot_be_read(text: str, said: str, tmp_path: Path) -> None:
+def test_a_malformed_head_is_named(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "baselines").mkdir()
     path = tmp_path / "baselines" / "line.py"
     path.write_text(text)
     with pytest.raises(DataError) as caught:
         baseline.lines(tmp_path, "cpu")
-    assert str(caught.value).startswith(f"{path}{said}")
+    assert str(caught.value).startswith(f"{path}{message}")
 
 
 @pytest.mark.parametrize("name", catalog.problems())
-def test_every_problem_has_its_lines(name: str) -> None:
+def test_every_problem_has_its_baselines(name: str) -> None:
     home = paths.problems() / name
     cpu, gpu = ({line.name: line for line in baseline.lines(home, profile)} for profile in ("cpu", "gpu"))
     assert "eager" in cpu
@@ -123,35 +144,33 @@ def test_every_problem_has_its_lines(name: str) -> None:
         assert "solution" in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, line.path
 
 
-def test_a_problem_is_the_same_with_and_without_them(arena: Arena) -> None:
+def test_baselines_leave_the_problems_digest_alone(arena: Arena) -> None:
     assert catalog.problem_digest("kda_cutlass", arena.tree / "problems") == catalog.problem_digest("kda_cutlass")
     before = catalog.problem_digest("paged_attention", arena.tree / "problems")
     (folder(arena) / "eager.py").write_text(eager())
     assert catalog.problem_digest("paged_attention", arena.tree / "problems") == before
 
 
-def test_nothing_is_forbidden_and_nothing_is_gated() -> None:
+def test_a_baseline_has_no_rules_and_no_tolerance() -> None:
     problem = catalog.problem("kahan_softmax")
-    assert (baseline.allowed(problem).forbidden, baseline.allowed(problem).forbidden_kernels) == ((), ())
-    assert baseline.allowed(problem).tolerance == problem.tolerance
-    assert set(baseline.ungated(problem).tolerance.values()) == {float("inf")}
+    assert (baseline.without_rules(problem).forbidden, baseline.without_rules(problem).forbidden_kernels) == ((), ())
+    assert baseline.without_rules(problem).tolerance == problem.tolerance
+    assert set(baseline.without_tolerance(problem).tolerance.values()) == {float("inf")}
 
 
-def test_written_and_read(tmp_path: Path) -> None:
+def test_a_record_is_written_and_read(tmp_path: Path) -> None:
     records = [record(hardware="cpu"), record(hardware="cpu", problem="top_k"), record()]
     for entry in reversed(records):
         assert baselines.write(tmp_path, entry) == tmp_path / entry.hardware / f"{entry.problem}.yaml"
     assert baselines.read_all(tmp_path) == records
     assert baselines.read_all(tmp_path / "nowhere") == []
     (tmp_path / "h200" / "paged_attention.yaml").rename(tmp_path / "h200" / "other.yaml")
-    with pytest.raises(
-        DataError, match=r"other\.yaml: holds 'paged_attention' on 'h200', which belongs in h200/paged_attention.yaml"
-    ):
+    with pytest.raises(DataError, match=r"other\.yaml: is of 'paged_attention' on 'h200', which is another place"):
         baselines.read_all(tmp_path)
 
 
 @pytest.mark.parametrize("given", [{"verdict": "passed"}, {"verdict": "incorrect", "fraction": 0.5}, {"verdict": None}])
-def test_a_line_without_a_number_or_outside_the_gate_says_why(given: dict) -> None:
+def test_a_line_without_a_passing_number_says_why(given: dict) -> None:
     with pytest.raises(ValueError, match=r"fraction: a passed|message: must say"):
         BaselineLine(name="x", title="x", **given)
 
@@ -161,13 +180,13 @@ def test_the_leaderboard_shows_and_never_scores_them() -> None:
     (table,) = board.tables
     assert [best.trial.peak_fraction for best in table.best] == [0.2], "a baseline of 0.25 is no result"
     assert (len(table.rows), board.trials) == (1, 1)
-    text = page(board)
+    text = leaderboard.page(board)
     assert "| paged_attention v1 | eager: torch \\| eager | 0.250 | inside | – | 2026-01-02 |" in text
     assert "| rough: a rough one | 0.500 | speed only |" in text
     assert "| lib: a library | – | absent: lib is not installed |" in text
 
 
-def test_another_state_of_the_problem_is_told_apart() -> None:
+def test_another_digest_gets_a_column_of_its_own() -> None:
     (table,) = leaderboard.build([trial(0.2)], [record(digest="c"), record("top_k")]).tables
     assert [reached.column for reached in table.reached] == ["paged_attention v1 (cccccccc)", "top_k v1"]
 
@@ -175,12 +194,12 @@ def test_another_state_of_the_problem_is_told_apart() -> None:
 def test_hardware_that_only_baselines_know() -> None:
     board = leaderboard.build([trial(0.2)], [record(hardware="b200")])
     assert [(table.hardware, len(table.rows), len(table.reached)) for table in board.tables] == [("b200", 0, 1), ("h200", 1, 0)]
-    b200 = page(board).partition("## b200")[2].partition("## h200")[0]
+    b200 = leaderboard.page(board).partition("## b200")[2].partition("## h200")[0]
     assert "Baselines, never scored" in b200
     assert "All trials" not in b200
 
 
-def test_same_records_same_bytes(tmp_path: Path) -> None:
+def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
     trials = [trial(0.2, n) for n in range(3)]
     records = [record(problem, hardware) for problem in ("a", "b", "c") for hardware in ("cpu", "h200")]
     leaderboard.write(tmp_path / "one", trials, records)

@@ -1,4 +1,4 @@
-"""`arena check`: a problem that is fit passes, and each way of not being fit is found and named."""
+"""`arena check`: a sound problem passes, and each fault of a problem is found and named."""
 
 import json
 import time
@@ -22,16 +22,16 @@ WRONG = "# verdict: crashed\ndef solution(:\n"
 QUICK = """
 from arena import catalog
 from arena.authoring.check import check_problem
-from arena.judge.plan import Sampling
+from arena.judge.sampling import Sampling
 from arena.sandboxes import bwrap
-plan = Sampling(processes=1, min_windows=3, max_windows=3)
-print(check_problem(catalog.problem("paged_attention"), catalog.hardware("cpu"), bwrap, plan=plan).model_dump_json())
+sampling = Sampling(processes=1, min_windows=3, max_windows=3)
+print(check_problem(catalog.problem("paged_attention"), catalog.hardware("cpu"), bwrap, sampling=sampling).model_dump_json())
 """
 
 
 @pytest.fixture
 def arena(tmp_path: Path) -> Arena:
-    """A problem with one shape and one solution, which does not parse and says so: everything about it is quick."""
+    """A problem with one shape and one solution, whose expected verdict is `crashed`: all of it is quick."""
     made = copy(tmp_path)
     made.one_shape()
     for path in made.solutions.iterdir():
@@ -58,14 +58,15 @@ def test_a_problem_without_its_honest_solutions(arena: Arena) -> None:
     assert found["oracle"]["got"] == "absent"
     assert found["nop"]["got"] == "missing"
     assert found["wrong_syntax"]["got"] == "crashed"
-    assert {"gate: zeros", "gate: constant", "gate: row mean", "gate: copy of input 0", "gate: reference rounded"} <= found.keys()
+    answers = {f"degenerate: {name}" for name in ("zeros", "constant", "row mean", "copy of input 0")}
+    assert answers | {"reference rounded", "contract: threads"} <= found.keys()
     done = arena(*CHECK)
     assert (done.code, done.out) == (1, "")
     assert "FAIL oracle" in done.err
     assert "2 of the checks failed" in done.err
 
 
-def test_solutions_that_get_another_verdict_or_cannot_be_taken(arena: Arena) -> None:
+def test_solutions_with_another_verdict_or_unreadable(arena: Arena) -> None:
     arena.solution("wrong_syntax", WRONG.replace("crashed", "passed"))
     (arena.solutions / "cheat_link.py").symlink_to("wrong_syntax.py")
     found = by_name(arena.json(*CHECK, code=1)[0])
@@ -81,43 +82,43 @@ def test_a_problem_without_any_wrong_solution(arena: Arena) -> None:
     assert (found["wrong_*"]["ok"], found["wrong_*"]["got"]) == (False, "absent")
 
 
-def test_a_gate_that_lets_through_what_is_no_answer(arena: Arena) -> None:
+def test_a_loose_tolerance_accepts_degenerate_answers(arena: Arena) -> None:
     loose = lambda text: text.replace("tolerance: {rel_fro: ", "tolerance: {rel_fro: 9, row: 9, el: 9} # {")  # noqa: E731
     arena.edit("problems/paged_attention/problem.yaml", loose)
     found = by_name(arena.json(*CHECK, code=1)[0])
-    assert (found["gate: zeros"]["ok"], found["gate: zeros"]["got"]) == (False, "open")
-    assert found["gate: reference rounded"]["ok"]
+    assert (found["degenerate: zeros"]["ok"], found["degenerate: zeros"]["got"]) == (False, "accepted")
+    assert found["reference rounded"]["ok"]
 
 
 @pytest.mark.parametrize(
-    ("first", "said"),
+    ("first", "message"),
     [
-        ("def solution(): ...", ":1: must read `# verdict: <verdict>`, the verdict that the judge is to give"),
+        ("def solution(): ...", ":1: must read `# verdict: <verdict>`, the verdict that the judge must give"),
         ("# verdict: pased", ":1: unknown verdict 'pased': did you mean 'passed'? (known: passed, "),
     ],
 )
-def test_a_first_line_that_names_no_verdict(first: str, said: str, arena: Arena) -> None:
+def test_a_first_line_that_names_no_verdict(first: str, message: str, arena: Arena) -> None:
     path = arena.solution("wrong_first_line", first + "\n")
     done = arena(*CHECK)
     assert done.code == 2
-    assert f"arena: {path}{said}" in done.err
+    assert f"arena: {path}{message}" in done.err
     assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize(("profile", "most"), [("cpu", 2), ("gpu", 4)])
-def test_only_refusals_are_taken_side_by_side_and_all_but_oracle_and_cheats_briefly(profile, most):
-    """The order of the results, the plan of each, and how many are under way."""
+def test_wrong_solutions_are_scored_in_parallel_and_briefly(profile, most):
+    """The order of the results, the sampling of each, and how many run at a time."""
     wrong = [f"wrong_{letter}" for letter in "abdef"]
     wanted = dict.fromkeys(wrong, "incorrect") | {"wrong_c": "passed"}
     wanted |= {"cheat_a": "incorrect", "cheat_b": "cheated", "naive": "passed", "oracle": "passed"}
-    under_way, highest, plans, together = [], [0], {}, set()
+    under_way, highest, samplings, together = [], [0], {}, set()
 
-    def score(path, plan, shared):
+    def score(path, sampling, shared):
         under_way.append(path.name)
         time.sleep(0.05)
         highest.append(len(under_way))
         under_way.remove(path.name)
-        plans[path.name] = plan
+        samplings[path.name] = sampling
         if shared:
             together.add(path.name)
         return path.name
@@ -126,21 +127,21 @@ def test_only_refusals_are_taken_side_by_side_and_all_but_oracle_and_cheats_brie
     assert found == [(name, name) for name in ("naive", "oracle", "cheat_a", "cheat_b", "wrong_c", *wrong)]
     assert max(highest) == most
     assert together == set(wrong)
-    assert {name for name, plan in plans.items() if plan is None} == {"oracle", "cheat_a", "cheat_b"}
-    assert plans["naive"] == replace(check.BRIEF[profile], counters=False)
-    assert {plan for name, plan in plans.items() if plan and name != "naive"} == {check.BRIEF[profile]}
+    assert {name for name, each in samplings.items() if each is None} == {"oracle", "cheat_a", "cheat_b"}
+    assert samplings["naive"] == replace(check.BRIEF[profile], counters=False)
+    assert {each for name, each in samplings.items() if each and name != "naive"} == {check.BRIEF[profile]}
 
 
-def test_what_goes_wrong_beside_another_score_is_raised():
+def test_an_error_in_a_parallel_score_is_raised():
     def score(name):
         raise ValueError(name)
 
     with pytest.raises(ValueError, match="wrong_a"):
-        list(check._at_once(score, ["wrong_a", "wrong_b"]))
+        list(check._in_parallel(score, ["wrong_a", "wrong_b"]))
 
 
 @pytest.mark.slow
-def test_a_problem_that_is_fit(arena: Arena) -> None:
+def test_a_sound_problem_passes(arena: Arena) -> None:
     restore(arena, "oracle", "naive", "wrong_zeros")
     done = arena.python(QUICK)
     assert done.code == 0, done.err
@@ -159,7 +160,7 @@ def test_a_problem_that_is_fit(arena: Arena) -> None:
 
 
 @pytest.mark.slow
-def test_an_oracle_that_is_no_better_than_naive(arena: Arena) -> None:
+def test_an_oracle_no_faster_than_naive_fails(arena: Arena) -> None:
     restore(arena, "naive")
     slow = "import time\n" + (arena.shipped / "naive.py").read_text() + "\n\nhonest = solution\n"
     slow += "def solution(*inputs):\n    time.sleep(0.002)\n    return honest(*inputs)\n"
@@ -181,11 +182,11 @@ def test_an_oracle_that_is_no_better_than_naive(arena: Arena) -> None:
         ((0.5, 0.51), "gpu", False, "2.00%"),
     ],
 )
-def test_how_often_the_oracle_may_be_scored_until_two_agree(fractions, profile, ok, got):
-    shape = TimedShape.model_construct(error={"row": 1.0}, disturbed=("somebody ran",))
+def test_the_oracle_is_scored_until_two_scores_agree(fractions, profile, ok, got):
+    shape = TimedShape.model_construct(error={"row": 1.0}, disturbed=("other work",))
     first, *rest = (Passed.model_construct(peak_fraction=fraction, shapes=(shape,), latency=()) for fraction in fractions)
     left = iter(rest)
     finding = check._repeat(first, lambda: next(left), profile)
     assert (finding.ok, finding.got) == (ok, got)
-    assert finding.disturbed == ("somebody ran",) * len(rest)
+    assert finding.disturbed == ("other work",) * len(rest)
     assert next(left, None) is None, "each score that there is was needed"

@@ -144,7 +144,7 @@ def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
 
 @sandboxed
 def test_baseline_outside_the_tolerance_skips_latency_shapes(tmp_path: Path) -> None:
-    asked = baseline.ungated(problem(tmp_path))
+    asked = baseline.without_tolerance(problem(tmp_path))
     assert scored(ROUGH, asked).verdict == "crashed"
     assert scored(ROUGH, asked, hidden=False).latency == ()
 

@@ -173,10 +173,10 @@ def test_nan_error_is_incorrect(folder: Path) -> None:
 def test_degenerate_answers_are_outside_the_tolerance(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "problems", lambda: folder.parent)
     shutil.copytree(KIT, folder.parent / "kit")
-    found = {name: (ok, detail) for name, ok, detail in degenerate.gate(read(folder), "cpu")}
-    assert [name for name, (ok, _) in found.items() if not ok] == []
-    assert found["gate: reference rounded"] == (True, "accepted on 1 of 1 tries; values 0.0e+00 strays 0.0e+00 sum 0.0e+00")
-    assert found["gate: zeros"][1].startswith("refused on 2 of 2 tries; "), "each output by itself"
+    found = {finding.name: finding for finding in degenerate.check(read(folder), "cpu")}
+    assert [name for name, finding in found.items() if not finding.ok] == []
+    assert found["reference rounded"].detail == "accepted 1 of 1 answers; values 0.0e+00 strays 0.0e+00 sum 0.0e+00"
+    assert found["degenerate: zeros"].detail.startswith("rejected 2 of 2 answers; "), "each output by itself"
 
 
 def test_agents_check_and_prompt_use_the_own_check(folder: Path, tmp_path: Path) -> None:

@@ -1,40 +1,28 @@
-"""The problem `kahan_softmax`: its inputs, its reference, its gate, and what its solutions get."""
+"""The problem `kahan_softmax`: what its inputs hold, its reference, its tolerance, and where its solutions fail."""
 
 import math
-import shutil
-import subprocess
-import sys
-import typing
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from arena import catalog, paths  # noqa: E402
-from arena.files.text import render  # noqa: E402
-from arena.judge import forbidden, problem_code  # noqa: E402
-from arena.schema import Verdict  # noqa: E402
+from shipped import Shipped, words  # noqa: E402
 
-PROBLEM = catalog.problem("kahan_softmax")
-CODE = problem_code.load(PROBLEM, "cpu")
-REFERENCE, HIDDEN = (sys.modules[f"arena_problem_kahan_softmax.{name}"] for name in ("reference", "hidden"))
-KIT = problem_code.kit("benchmark")
-FOLDER = paths.problems() / "kahan_softmax"
-SOLUTIONS = sorted((FOLDER / "solutions").glob("*.py"))
-PUBLIC = [dict(shape) for shape in PROBLEM.shapes["cpu"]]
-SHAPES = PUBLIC + [dict(shape) for shape in CODE.extra_shapes]
-INPUT_CLASSES = ("public", *CODE.input_classes)
+from arena import paths  # noqa: E402
+from arena.judge import forbidden  # noqa: E402
+from arena.results import run_folder  # noqa: E402
+
+IT = Shipped("kahan_softmax")
+FACTS, REFERENCE, HIDDEN = IT.facts, IT.reference, IT.hidden
+PUBLIC, SHAPES, INPUT_CLASSES = IT.public, IT.shapes, IT.input_classes
+make, solution = IT.make, IT.solution
 SEEDS = (1, 2**62 + 5)
 MINUS_INF = -math.inf
 
 
-def words(shape):
-    return "-".join(f"{name}{size}" for name, size in shape.items())
-
-
 def drawn(shape, input_class, seed):
     """Inputs and the exact answer."""
-    inputs = CODE.make_inputs(shape, seed, input_class, "cpu")
+    inputs = make(shape, seed, input_class)
     return inputs[0], REFERENCE.reference(*inputs)
 
 
@@ -42,65 +30,14 @@ def errors(y, p, x):
     return REFERENCE.errors((y,), (p,), (x,))
 
 
-def tight(found):
-    return all(found[key] <= PROBLEM.tolerance[key] for key in PROBLEM.tolerance)
-
-
-def written(stem):
-    """The solution as the judge calls it."""
-    return KIT.load_solution(FOLDER / "solutions" / f"{stem}.py")
-
-
-def solution(stem):
-    """The solution as a function that gives its answer, which is nowhere what it was before."""
-    each = written(stem)
-
-    def answer(x):
-        y = torch.full_like(x, math.nan)
-        KIT.fill(each, (x,), (y,))
-        return y
-
-    return answer
-
-
-def verdict_of(path):
-    return path.read_text().partition("\n")[0].removeprefix("# verdict: ")
-
-
-@pytest.fixture(scope="module")
-def honest():
-    """Both honest solutions; the oracle is compiled once."""
-    if not shutil.which("cc"):
-        pytest.skip("no C compiler `cc` on this machine")
-    return {stem: solution(stem) for stem in ("oracle", "naive")}
-
-
 # ------------------------------------------------------------------ inputs
 
 
 @pytest.mark.parametrize("input_class", INPUT_CLASSES)
-@pytest.mark.parametrize("other", [2, 1 + 2**32, 1 + 2**62, 1 + 2**100])
-def test_two_seeds_give_two_input_sets(input_class, other):
-    first, second = (CODE.make_inputs(SHAPES[-1], seed, input_class, "cpu")[0] for seed in (1, other))
-    assert not torch.equal(first, second)
-
-
-@pytest.mark.parametrize("input_class", INPUT_CLASSES)
-def test_a_seed_gives_the_same_set_again_and_torchs_own_generator_is_left_alone(input_class):
-    torch.manual_seed(7)
-    before = torch.get_rng_state()
-    first = CODE.make_inputs(SHAPES[-1], 5, input_class, "cpu")
-    assert torch.equal(torch.get_rng_state(), before)
-    torch.manual_seed(8)
-    assert torch.equal(first[0], CODE.make_inputs(SHAPES[-1], 5, input_class, "cpu")[0])
-
-
-@pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", [PUBLIC[0], SHAPES[-1]], ids=words)
-def test_every_set_is_as_large_as_its_shape_and_no_row_is_without_a_finite_logit(shape, input_class):
+def test_every_row_has_a_finite_logit(shape, input_class):
     for seed in SEEDS:
-        (x,) = CODE.make_inputs(shape, seed, input_class, "cpu")
-        assert (x.shape, x.dtype, x.is_contiguous()) == ((shape["R"], shape["V"]), torch.float32, True)
+        (x,) = make(shape, seed, input_class)
         assert not x.isnan().any() and x.amax(1).isfinite().all()
         assert (x == MINUS_INF).any() == (
             input_class == "minus_inf" or (input_class == "all_equal" and shape["V"] & (shape["V"] - 1) > 0)
@@ -108,7 +45,7 @@ def test_every_set_is_as_large_as_its_shape_and_no_row_is_without_a_finite_logit
 
 
 def test_public_rows_are_normal_with_one_of_two_spreads():
-    x = CODE.make_inputs(PUBLIC[0], 3, "public", "cpu")[0].double()
+    x = make(PUBLIC[0], 3)[0].double()
     spread = x.std(1)
     wide = spread > 1.5
     assert 0.2 < wide.double().mean() < 0.8
@@ -116,25 +53,18 @@ def test_public_rows_are_normal_with_one_of_two_spreads():
     assert (x.mean(1).abs() < 0.1).all()
 
 
-def test_an_unknown_mode_names_the_known_ones():
-    with pytest.raises(ValueError, match="one_big"):
-        CODE.make_inputs(PUBLIC[0], 0, "nonsense", "cpu")
-    with pytest.raises(ValueError, match="known: public"):
-        REFERENCE.make_inputs(PUBLIC[0], 0, "one_big")
-
-
 def test_every_shape_has_rows_enough():
     for profile in ("cpu", "gpu"):
-        shapes = [*PROBLEM.shapes[profile], *HIDDEN.EXTRA_SHAPES[profile]]
+        shapes = [*FACTS.shapes[profile], *HIDDEN.EXTRA_SHAPES[profile]]
         assert all(shape["R"] >= 32 for shape in shapes)
         assert len({tuple(shape.values()) for shape in shapes}) == len(shapes)
 
 
-# ------------------------------------------------------------------ hidden modes
+# ------------------------------------------------------------------ hidden input classes
 
 
 def stress(input_class, shape=PUBLIC[1]):
-    return CODE.make_inputs(shape, 3, input_class, "cpu")[0].double()
+    return make(shape, 3, input_class)[0].double()
 
 
 def test_logits_that_hardly_differ():
@@ -157,7 +87,7 @@ def test_one_logit_somewhere_far_above_the_rest():
     assert ((x + 17.3).abs() < 0.01).sum() == x.numel() - len(x)
 
 
-def test_large_logits_of_either_sign_and_whole_rows_far_below_zero():
+def test_large_logits_of_either_sign():
     x = stress("large_logits")
     assert (x.amax(1)[::2] > 9e3).all() and (x.amin(1)[::2] < -9e3).all()
     assert (x.amax(1)[1::2] < -9e3).all()
@@ -179,11 +109,11 @@ def test_equal_logits_have_an_answer_that_fp32_holds(shape):
     assert torch.equal(p, torch.where(x > MINUS_INF, 1 / n, 0.0).double())
 
 
-def test_equal_logits_of_another_number_have_no_fp32_answer_within_the_gate():
+def test_other_counts_of_equal_logits_have_no_fp32_answer():
     # Why `all_equal` takes a power of two: 1 / 50257 is rounded in the same direction in every place.
     x = torch.zeros(1, 50257)
     p = REFERENCE.reference(x)
-    assert errors(p.float(), p, x)["mass"] > PROBLEM.tolerance["mass"]
+    assert errors(p.float(), p, x)["mass"] > FACTS.tolerance["mass"]
 
 
 def test_the_largest_logit_is_there_several_times():
@@ -191,7 +121,7 @@ def test_the_largest_logit_is_there_several_times():
     assert set((x == x.amax(1, keepdim=True)).sum(1).tolist()) <= {2, 3, 4}
 
 
-# ------------------------------------------------------------------ reference, gate and formulas
+# ------------------------------------------------------------------ reference, tolerance and formulas
 
 
 def test_the_reference_on_a_case_done_by_hand():
@@ -220,7 +150,7 @@ def test_errors_counted_by_hand():
     assert REFERENCE.mass(y, p)[1] == pytest.approx(16 / (0.01 + math.sqrt(0.625)))
 
 
-def test_numbers_too_small_for_fp32_may_be_zero_but_none_where_the_logit_is_minus_inf():
+def test_tiny_numbers_may_be_zero_unless_a_logit_is_minus_inf():
     x = torch.tensor([[0.0, -88.0, -200.0, MINUS_INF]])
     p = REFERENCE.reference(x)
     assert p[0, 1] < 1.2e-38
@@ -230,17 +160,19 @@ def test_numbers_too_small_for_fp32_may_be_zero_but_none_where_the_logit_is_minu
     assert errors(torch.tensor([[1.0, 0.0, 0.0, 1e-45]]), p, x)["el"] == math.inf
 
 
-def test_the_prompt_says_the_gate_that_the_code_measures():
+def test_the_prompt_states_the_tolerance_that_is_measured():
     """2**-24 (0.03 + 3 sqrt(sum p**2)), and 2**-24 p (8 + 3 |x - max|) + 1.2e-38."""
     x, p = drawn(SHAPES[-1], "sigma4", 1)
     y = p.float() + (torch.rand(p.shape, generator=torch.Generator().manual_seed(1)) - 0.5) * 2e-6 * p.float()
     allowed = 2**-24 * (0.03 + 3 * p.pow(2).sum(1).sqrt())
-    assert torch.equal(REFERENCE.mass(y, p) <= PROBLEM.tolerance["mass"], (y.double().sum(1) - 1).abs() <= allowed)
+    assert torch.equal(REFERENCE.mass(y, p) <= FACTS.tolerance["mass"], (y.double().sum(1) - 1).abs() <= allowed)
     depth = x.amax(1, keepdim=True).double() - x
     single = 2**-24 * p * (8 + 3 * depth) + 1.2e-38
-    inside = REFERENCE.el(y, p, x) <= PROBLEM.tolerance["el"]
+    inside = REFERENCE.el(y, p, x) <= FACTS.tolerance["el"]
     assert torch.equal(inside, (y.double() - p).abs() <= single) and inside.any() and not inside.all()
-    prompt = render(paths.problems() / "kit" / "prompt.md.j2", problem=PROBLEM, profile="cpu", shapes=PUBLIC, machine="a machine")
+    prompt = run_folder.render_prompt(
+        paths.problems() / "kit" / "prompt.md.j2", problem=FACTS, profile="cpu", shapes=PUBLIC, machine="a machine"
+    )
     assert "at most 3 * u * (0.01 + sqrt(sum of p**2))" in prompt
     assert "at most 8 * u * p * (1 + 0.375 * |x - max of the row|) + 1.2e-38" in prompt
     assert "no double precision" in prompt and "norm of e" not in prompt
@@ -249,33 +181,33 @@ def test_the_prompt_says_the_gate_that_the_code_measures():
     assert "- Write every element of y in place at every call, whatever is there before, return None," in prompt
     assert "return y" not in prompt and "and returns" not in prompt and "Return plain" not in prompt
     assert "\n\n\n" not in prompt
-    given = prompt + (FOLDER / "reference.py").read_text()
+    given = prompt + (IT.folder.parent / "reference.py").read_text()
     assert not [word for word in ("ceiling", "peak", "score", "evaluat", "budget", "fraction", "kahan") if word in given.lower()]
 
 
 def test_work_counted_by_hand():
     shape = {"R": 3, "V": 5}
     # 15 elements: subtract, exponential, add, multiply; 4 bytes read and 4 written.
-    assert (PROBLEM.flops(shape), PROBLEM.bytes(shape)) == (60, 120)
-    assert PROBLEM.bytes(SHAPES[-1]) == 2 * CODE.make_inputs(SHAPES[-1], 1, "public", "cpu")[0].nbytes
+    assert (FACTS.flops(shape), FACTS.bytes(shape)) == (60, 120)
+    assert FACTS.bytes(SHAPES[-1]) == 2 * make(SHAPES[-1], 1)[0].nbytes
 
 
 @pytest.mark.parametrize("input_class", INPUT_CLASSES)
 @pytest.mark.parametrize("shape", [PUBLIC[1], SHAPES[-1]], ids=words)
-def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(shape, input_class):
+def test_the_tolerance_accepts_rounding_and_rejects_faults(shape, input_class):
     x, p = drawn(shape, input_class, 1)
-    assert tight(errors(p.float(), p, x))
+    assert IT.within(errors(p.float(), p, x))
     heavy = (torch.arange(len(p)), p.argmax(1))
-    refused = {
+    faults = {
         "zeros": torch.zeros_like(p),
         "columns permuted": p.roll(1, dims=1),
         "one element of each row wrong": p.index_put(heavy, p[heavy] * (1 + 1e-6)),
         "a thousandth of a thousandth too large": p * (1 + 1e-6),
     }
-    for name, answer in refused.items():
+    for name, answer in faults.items():
         # Of equal logits, the order does not matter.
         if not (torch.equal(answer, p) or (input_class, name) == ("near_constant", "columns permuted")):
-            assert not tight(errors(answer.float(), p, x)), name
+            assert not IT.within(errors(answer.float(), p, x)), name
 
 
 # ------------------------------------------------------------------ the solutions
@@ -283,7 +215,7 @@ def test_the_gate_takes_the_rounded_reference_and_nothing_that_is_no_answer(shap
 
 DROWNED = {"wrong_no_max": "large_logits", "wrong_empty_part": "minus_inf", "wrong_chains_of_8": "one_big"}
 """Right on public inputs, or nearly so; the class of inputs that tells them."""
-WRONG = [path.stem for path in SOLUTIONS if path.stem.startswith("wrong_") and path.stem not in ("wrong_fp64", *DROWNED)]
+WRONG = [stem for stem in IT.wrong if stem not in ("wrong_fp64", *DROWNED)]
 
 
 @pytest.mark.parametrize("stem", WRONG)
@@ -292,103 +224,60 @@ def test_wrong_solutions_fail_on_public_inputs(stem):
     for shape in PUBLIC:
         for seed in SEEDS:
             x, p = drawn(shape, "public", seed)
-            assert not tight(errors(wrong(x), p, x)), (shape, seed)
+            assert not IT.within(errors(*wrong(x), p, x)), (shape, seed)
 
 
 SUMS = [stem for stem in WRONG if stem not in ("wrong_zeros", "wrong_small_dropped", "wrong_residual_on_max")]
 
 
 @pytest.mark.parametrize("stem", SUMS)
-def test_sums_in_fp32_are_far_outside_and_no_set_passes_by_luck(stem):
-    """Twice the gate at least in every set of 32 rows or more; and about a third of single rows at most within it."""
+def test_sums_in_fp32_fail_in_every_set(stem):
+    """Twice the tolerance at least in every set of 32 rows or more; and about a third of single rows at most within it."""
     wrong, lucky, rows = solution(stem), 0, 0
     for shape in PUBLIC:
         for input_class in ("public", "near_constant", "descending"):
             x, p = drawn(shape, input_class, 1)
-            off = REFERENCE.mass(wrong(x), p)
-            assert off.max() > 2 * PROBLEM.tolerance["mass"], (shape, input_class)
-            lucky, rows = lucky + int((off <= PROBLEM.tolerance["mass"]).sum()), rows + len(off)
+            off = REFERENCE.mass(*wrong(x), p)
+            assert off.max() > 2 * FACTS.tolerance["mass"], (shape, input_class)
+            lucky, rows = lucky + int((off <= FACTS.tolerance["mass"]).sum()), rows + len(off)
     assert lucky < 0.4 * rows
 
 
 @pytest.mark.parametrize("stem", [stem for stem in SUMS if stem not in ("wrong_sequential", "wrong_library")])
 def test_no_single_element_would_tell_them(stem):
-    """Why the gate is on the mass: each element of those is as exact as an honest kernel's."""
+    """Why the tolerance is on the mass: each element of those is as exact as an honest kernel's."""
     wrong = solution(stem)
     for shape in PUBLIC:
         x, p = drawn(shape, "public", 1)
-        assert errors(wrong(x), p, x)["el"] < PROBLEM.tolerance["el"], shape
+        assert errors(*wrong(x), p, x)["el"] < FACTS.tolerance["el"], shape
 
 
 @pytest.mark.parametrize(("stem", "input_class"), DROWNED.items())
-def test_what_is_right_on_plain_inputs_fails_on_its_class_of_stress(stem, input_class):
+def test_subtle_faults_show_in_their_input_class(stem, input_class):
     wrong = solution(stem)
     for shape in PUBLIC:
         for seed in SEEDS:
             x, p = drawn(shape, input_class, seed)
-            assert not tight(errors(wrong(x), p, x)), (shape, seed)
+            assert not IT.within(errors(*wrong(x), p, x)), (shape, seed)
     if stem != "wrong_chains_of_8":
         x, p = drawn(PUBLIC[0], "public", 1)
-        assert tight(errors(wrong(x), p, x))
+        assert IT.within(errors(*wrong(x), p, x))
 
 
-def test_double_precision_is_exact_enough_and_against_the_rules():
+def test_double_precision_is_exact_enough():
     x, p = drawn(PUBLIC[0], "public", 1)
-    assert tight(errors(solution("wrong_fp64")(x), p, x))
-
-
-@pytest.mark.parametrize("input_class", INPUT_CLASSES)
-@pytest.mark.parametrize("stem", ["oracle", "naive"])
-def test_honest_solutions_pass_every_mode_with_room(honest, stem, input_class):
-    # Elements lie within a third of the gate. A row's sum cannot: rounding the exact answer to fp32 alone reaches 1.3 of 3.
-    for shape in SHAPES:
-        for seed in SEEDS:
-            x, p = drawn(shape, input_class, seed)
-            found = errors(honest[stem](x), p, x)
-            assert found["el"] <= PROBLEM.tolerance["el"] / 3, (shape, seed, found)
-            assert found["mass"] <= PROBLEM.tolerance["mass"] * 0.6, (shape, seed, found)
+    assert IT.within(errors(*solution("wrong_fp64")(x), p, x))
 
 
 @pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 63, 64, 65, 79, 129])
-def test_honest_solutions_take_rows_of_any_length(honest, length):
+def test_honest_solutions_take_rows_of_any_length(length):
     x = torch.randn(40, length, generator=torch.Generator().manual_seed(length))
     p = REFERENCE.reference(x)
-    for stem, each in honest.items():
-        assert tight(errors(each(x), p, x)), stem
-
-
-@pytest.mark.timing
-def test_the_oracle_is_three_times_as_fast_as_naive(honest):
-    pair = {stem: written(stem) for stem in honest}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for shape in PUBLIC:
-            inputs = [CODE.make_inputs(shape, seed, "public", "cpu") for seed in range(8)]
-            outputs = [(torch.empty_like(x),) for (x,) in inputs]
-            times = {stem: min(KIT.timed(each, inputs, outputs, "cpu", True) for _ in range(5)) for stem, each in pair.items()}
-            assert times["naive"] > 3 * times["oracle"], shape
-    finally:
-        torch.set_num_threads(threads)
+    for stem, each in IT.honest.items():
+        assert IT.within(errors(*each(x), p, x)), stem
 
 
 # ------------------------------------------------------------------ the solutions' own form
-
-
-@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
-def test_a_solution_names_its_verdict_and_says_what_it_is(path):
-    first, second = path.read_text().splitlines()[:2]
-    assert first.startswith("# verdict: ")
-    assert verdict_of(path) in typing.get_args(Verdict)
-    assert second.startswith("# ") and second.endswith(".")
-    assert (verdict_of(path) == "passed") == (path.stem.partition("_")[0] in ("oracle", "naive"))
-    if path.stem.startswith("wrong_"):
-        assert verdict_of(path) == ("forbidden" if path.stem in ("wrong_fp64", "wrong_library") else "incorrect")
-
-
-@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
-def test_a_solution_uses_a_forbidden_name_only_where_its_verdict_says_so(path):
-    assert bool(forbidden.forbidden(path.read_text(), PROBLEM.forbidden)) == (verdict_of(path) == "forbidden")
 
 
 @pytest.mark.parametrize(
@@ -406,14 +295,5 @@ def test_a_solution_uses_a_forbidden_name_only_where_its_verdict_says_so(path):
         "from liger_kernel.ops.softmax import LigerSoftmaxFunction",
     ],
 )
-def test_ready_made_softmaxes_and_double_precision_are_refused_by_name(source):
-    assert forbidden.forbidden(source, PROBLEM.forbidden)
-
-
-def test_without_a_compiler_the_oracle_says_so():
-    done = subprocess.run(
-        [sys.executable, FOLDER / "solutions" / "oracle.py"],
-        env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "RuntimeError: this solution needs a C compiler, and there is no `cc` on the PATH"
+def test_softmaxes_and_double_precision_are_forbidden_by_name(source):
+    assert forbidden.forbidden(source, FACTS.forbidden)

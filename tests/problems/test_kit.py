@@ -1,4 +1,4 @@
-"""The kit that every workspace gets: the gate, the check, the timing loop and the prompt."""
+"""The kit that every workspace gets: the errors, the check, the timing loop and the prompt."""
 
 import ast
 import json
@@ -58,7 +58,7 @@ def test_errors_by_hand():
     assert CHECK.worst(out, ref) == (0, 1)
 
 
-def test_rows_that_are_almost_zero_are_measured_against_a_thousandth_of_the_rest():
+def test_rows_near_zero_are_compared_with_a_thousandth_of_the_re():
     ref = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
     out = torch.tensor([[0.001, 0.0], [3.0, 4.0]])
     errors = CHECK.errors(out, ref)
@@ -84,7 +84,7 @@ def test_one_wrong_element_in_a_long_row_shows_in_el():
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_is_infinitely_wrong(bad):
+def test_a_value_that_is_not_finite_is_infinitely_wrong(bad):
     ref = torch.ones(2, 3, 4)
     out = ref.clone()
     out[1, 2, 3] = bad
@@ -132,11 +132,11 @@ GOOD = torch.ones(2, 3, dtype=torch.bfloat16)
         (torch.ones(1, 3, dtype=torch.bfloat16).expand(2, 3), "WRONG_LAYOUT"),
     ],
 )
-def test_what_is_no_output_is_refused_with_its_code(returned, code):
-    with pytest.raises(BENCHMARK.BadOutput) as refusal:
+def test_a_wrong_output_is_rejected_with_its_code(returned, code):
+    with pytest.raises(BENCHMARK.BadOutput) as caught:
         BENCHMARK.accept(returned, WANTED)
-    assert refusal.value.code == getattr(BENCHMARK, code)
-    assert refusal.value.text == str(refusal.value) != ""
+    assert caught.value.code == getattr(BENCHMARK, code)
+    assert caught.value.text == str(caught.value) != ""
 
 
 @pytest.mark.parametrize("returned", [GOOD, (GOOD,), [GOOD]])
@@ -159,11 +159,11 @@ def test_call_all_fills_every_output():
         BENCHMARK.call_all(lambda a, b: a, inputs, outputs)
 
 
-def test_the_buffer_that_is_copied_to_is_no_answer():
+def test_the_target_buffer_is_not_accepted_as_an_answer():
     outputs = [(torch.zeros(4),)]
-    with pytest.raises(BENCHMARK.BadOutput) as refused:
+    with pytest.raises(BENCHMARK.BadOutput) as caught:
         BENCHMARK.call_all(lambda a: outputs[0][0].copy_(a), [(torch.ones(4),)], outputs)
-    assert refused.value.code == BENCHMARK.WRONG_STORAGE
+    assert caught.value.code == BENCHMARK.WRONG_STORAGE
 
 
 def test_call_all_keeps_an_output_buffer_that_is_used_again():
@@ -196,10 +196,10 @@ Y = "y"
 
 
 @pytest.mark.parametrize("returned", [False, (), torch.ones(4), Y], ids=["False", "empty", "tensor", "its output"])
-def test_whoever_writes_into_outputs_returns_nothing(returned):
-    with pytest.raises(BENCHMARK.BadOutput, match="write into the outputs that they are given and return None") as refused:
+def test_a_solution_that_is_given_outputs_returns_nothing(returned):
+    with pytest.raises(BENCHMARK.BadOutput, match="write into the outputs that they are given and return None") as caught:
         called(lambda a, y, count: y.copy_(a) if returned is Y else returned, torch.ones(4))
-    assert refused.value.code == BENCHMARK.WRONG_RETURN
+    assert caught.value.code == BENCHMARK.WRONG_RETURN
 
 
 MOVES = {
@@ -217,9 +217,9 @@ def test_an_output_stays_where_it_is(move):
         move(y, a)
 
     outputs = (torch.zeros(4), torch.zeros(4))
-    with pytest.raises(BENCHMARK.BadOutput) as refused:
+    with pytest.raises(BENCHMARK.BadOutput) as caught:
         BENCHMARK.call_all(solution, [(torch.ones(4),)], [outputs], given=True)
-    assert refused.value.code == BENCHMARK.WRONG_STORAGE
+    assert caught.value.code == BENCHMARK.WRONG_STORAGE
     assert outputs[0].tolist() == [0, 0, 0, 0]
 
 
@@ -231,7 +231,7 @@ def test_buffers_hold_no_answer_before_a_call():
     assert len(integers.unique()) > 1
 
 
-def test_a_solution_that_replaces_torchs_functions_fools_only_itself(tmp_path):
+def test_replacing_torchs_functions_fools_only_the_solution(tmp_path):
     program = f"""
 import sys
 sys.path.insert(0, {str(KIT)!r})
@@ -357,7 +357,7 @@ def test_a_seed_repeats_a_failure(work):
     assert "seed 5" in first
 
 
-def test_check_for_a_gpu_says_that_there_is_none(work):
+def test_check_on_gpu_shapes_needs_a_gpu(work):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     facts = json.loads((work / "problem.json").read_text()) | {"profile": "gpu"}
@@ -391,7 +391,7 @@ def test_benchmark_prints_a_row_for_each_shape(work):
     assert not [word for word in SILENT_ABOUT if word in done.stdout.lower()]
 
 
-def test_benchmark_refuses_what_is_no_output(work):
+def test_benchmark_rejects_a_wrong_output(work):
     (work / "solution.py").write_text((SOLUTIONS / "cheat_lazy_tensor.py").read_text())
     done = run(work, "benchmark.py", "--windows", "1")
     assert done.returncode == 1
@@ -402,7 +402,7 @@ def test_benchmark_refuses_what_is_no_output(work):
 
 
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
-def test_the_prompt_holds_every_fact_and_nothing_about_being_judged(profile):
+def test_the_prompt_holds_every_fact_and_no_word_of_judging(profile):
     shapes = PROBLEM.shapes[profile]
     prompt = render(KIT / "prompt.md.j2", problem=PROBLEM, profile=profile, shapes=shapes, machine=MACHINE)
     for shape in shapes:
@@ -423,7 +423,7 @@ def test_the_prompt_holds_every_fact_and_nothing_about_being_judged(profile):
     assert "\n\n\n" not in prompt and "{{" not in prompt and "{%" not in prompt
 
 
-def test_no_file_of_a_workspace_speaks_of_being_judged(work):
+def test_no_file_of_a_workspace_mentions_judging(work):
     for name in ("PROMPT.md", "problem.json", "reference.py", "check.py", "benchmark.py"):
         text = (work / name).read_text().lower()
         assert not [word for word in SILENT_ABOUT if word in text.replace("scores", "")], name

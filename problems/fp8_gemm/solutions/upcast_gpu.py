@@ -1,6 +1,6 @@
 # verdict: passed
-# Not fp8: Triton turns e4m3 into bf16 on its way to the tensor cores. As exact as fp8, so the gate lets it through. Where
-# computing binds it stays below 0.5, since bf16's peak is half of fp8's, and the tensor cores' counters show bf16 and no fp8.
+# Not fp8: Triton turns e4m3 into bf16 on its way to the tensor cores. It is as exact as fp8, and so within the tolerance.
+# Where computing binds it stays below 0.5, since bf16's peak is half of fp8's, and the counters show bf16 and no fp8.
 # ruff: noqa: ANN001, ANN201
 
 import triton

@@ -1,5 +1,5 @@
 # verdict: incorrect
-# Keeps its sums in bf16 from one 16 places to the next: the nearest to the gate.
+# Keeps its sums in bf16 from one 16 places to the next: the nearest to the tolerance.
 
 import torch
 from torch import Tensor

@@ -1,5 +1,5 @@
 # verdict: incorrect
-# Returns a subclass of Tensor at once and computes when somebody looks at it.
+# Returns a subclass of Tensor at once and computes when its values are read.
 
 from collections.abc import Callable
 

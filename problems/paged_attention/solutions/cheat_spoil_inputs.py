@@ -1,5 +1,5 @@
 # verdict: incorrect
-# Empties the inputs, so that whoever computes the answer from them later gets its zeros.
+# Empties the inputs, so that an answer computed from them later is zero, too.
 
 import torch
 from torch import Tensor

@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(THREADS, 4) largest(
             const Entry e = place < end ? entry_of(now[i], place) : 0;
             add(s, list, e, e >= limit, upto);
         }
-        // Asked of all at once: nobody may read the count while others go on adding.
+        // All threads ask at once: none may read the count while others go on adding.
         if (__syncthreads_or(upto > room)) cut(s, list, k, k + k / 4 + 64);
     }
     if (s.count > size) cut(s, list, k, size);

@@ -1,5 +1,5 @@
 # verdict: incorrect
-# Rounds the activations to int8 with one scale per row and group of channels: the nearest to the gate.
+# Rounds the activations to int8 with one scale per row and group of channels: the nearest to the tolerance.
 
 import torch
 from torch import Tensor

@@ -1,0 +1,152 @@
+"""The contract that every problem keeps: its inputs, its reference and its hidden shapes. Needs no sandbox and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import torch
+
+from arena.authoring.finding import Finding
+from arena.judge import problem_code
+from arena.judge.problem_code import Inputs, ProblemCode
+from arena.schema import Problem, Profile, Tensor
+
+RULES = {
+    "hidden shapes": "they have the sizes that problem.yaml names, and none is timed",
+    "seeds": "each gives other inputs",
+    "repeat": "a seed gives the same inputs again",
+    "generator": "torch's global generator is not used",
+    "threads": "two that draw at once get what each gets alone",
+    "sizes": "those of the inputs, and their dtypes, depend on shape and input class alone",
+    "inputs": "as problem.yaml declares them",
+    "outputs": "the reference's are as problem.yaml declares them",
+}
+SEEDS = (1, 1 + 2**32)
+"""For every input class. They differ above the low 32 bits, which are all that torch's CPU generator keeps of a seed."""
+PUBLIC_SEEDS = (2, 1 + 2**62, 1 + 2**100)
+"""Further seeds, for the public inputs."""
+ROUNDS = 3
+"""Times that two threads draw at once."""
+
+Fault = tuple[str, str]
+"""The name of a broken rule, and how it is broken."""
+
+
+def check(problem: Problem, folder: Path | None = None) -> Iterator[Finding]:
+    """Check the rules on the smallest timed and the smallest hidden shape. `folder` holds a problem that is not in problems/.
+
+    The shapes are those for the CPU; a problem that has none is checked on a GPU. Hidden shapes are checked for both.
+    """
+    profile: Profile = "cpu" if "cpu" in problem.shapes else "gpu"
+    device = "cuda" if profile == "gpu" else "cpu"
+    faults = [
+        fault for each in problem.shapes for fault in hidden_shape_faults(problem, each, problem_code.load(problem, each, folder))
+    ]
+    code = problem_code.load(problem, profile, folder)
+    if not faults:
+        for shape in [min(shapes, key=problem.bytes) for shapes in (problem.timed(profile), code.extra_shapes) if shapes]:
+            faults += shape_faults(problem, code, shape, device)
+            faults += thread_faults(code, shape, device)
+    for name, rule in RULES.items():
+        texts = [text for broken, text in faults if broken == name]
+        got = "broken" if texts else "kept"
+        yield Finding(kind="contract", name=f"contract: {name}", ok=not texts, got=got, detail="; ".join(texts) or rule)
+
+
+def hidden_shape_faults(problem: Problem, profile: Profile, code: ProblemCode) -> Iterator[Fault]:
+    """Hidden shapes that are timed ones, or have other sizes than those."""
+    timed = [dict(shape) for shape in problem.timed(profile)]
+    for shape in code.extra_shapes:
+        if shape.keys() != timed[0].keys():
+            yield "hidden shapes", f"{profile}: {dict(shape)} lacks one of {', '.join(timed[0])}, or has more"
+        elif dict(shape) in timed:
+            yield "hidden shapes", f"{profile}: {dict(shape)} is a timed shape"
+
+
+def shape_faults(problem: Problem, code: ProblemCode, shape: Mapping[str, int], device: str) -> Iterator[Fault]:
+    """Rules that the input sets of one shape break, or the reference's answers to them."""
+    for input_class in ("public", *code.input_classes):
+        for rule, text in _class_faults(problem, code, shape, input_class, device):
+            yield rule, f"input class {input_class!r}, shape {dict(shape)}: {text}"
+
+
+def _class_faults(
+    problem: Problem, code: ProblemCode, shape: Mapping[str, int], input_class: str, device: str
+) -> Iterator[Fault]:
+    first_seed, *seeds = (*SEEDS, *PUBLIC_SEEDS) if input_class == "public" else SEEDS
+    with torch.random.fork_rng([torch.cuda.current_device()] if device == "cuda" else []):  # it gives the state back afterwards
+        torch.manual_seed(7)
+        before = _generator_state(device)
+        first = code.make_inputs(shape, first_seed, input_class, device)
+        if not torch.equal(before, _generator_state(device)):
+            yield "generator", "its state has changed"
+        torch.manual_seed(8)
+        if not same(first, code.make_inputs(shape, first_seed, input_class, device)):
+            yield "repeat", f"seed {first_seed} gave two different sets"
+    for seed in seeds:
+        other = code.make_inputs(shape, seed, input_class, device)
+        if [(t.shape, t.dtype) for t in other] != [(t.shape, t.dtype) for t in first]:
+            yield "sizes", f"seeds {first_seed} and {seed} give different ones"
+        elif same(first, other):
+            yield "seeds", f"{first_seed} and {seed} give the same set"
+    for text in _undeclared(problem.inputs, first, shape):
+        yield "inputs", text
+    if input_class == "public":  # a reference in fp64 takes seconds, and further classes change values rather than sizes
+        for text in _undeclared(problem.outputs, code.outputs(first), shape, exact=False):
+            yield "outputs", text
+
+
+def _undeclared(declared: tuple[Tensor, ...], tensors: Inputs, shape: Mapping[str, int], exact: bool = True) -> Iterator[str]:
+    """Tensors that are not as declared. Unless `exact`, any float type may stand for another, and any integer type.
+
+    A size that the shape does not name is one that a note explains: it has one value throughout a set.
+    """
+    if len(declared) != len(tensors):
+        yield f"{len(tensors)} tensors, and problem.yaml declares {len(declared)}"
+        return
+    sizes = dict(shape)
+    for stated, tensor in zip(declared, tensors, strict=True):
+        dtype = getattr(torch, stated.dtype)
+        if tensor.dtype != dtype if exact else tensor.is_floating_point() != dtype.is_floating_point:
+            yield f"{stated.name} is {tensor.dtype}, and declared as {stated.dtype}"
+        if exact and not tensor.is_contiguous():
+            yield f"{stated.name} is not contiguous"
+        wanted = [
+            sizes.setdefault(size, got) if isinstance(size, str) else size
+            for size, got in zip(stated.shape, tensor.shape, strict=False)
+        ]
+        if len(stated.shape) != tensor.dim() or wanted != list(tensor.shape):
+            yield f"{stated.name} has the sizes {list(tensor.shape)}, and is declared as {list(stated.shape)}"
+
+
+def thread_faults(code: ProblemCode, shape: Mapping[str, int], device: str) -> Iterator[Fault]:
+    """Draw two public sets at once, and compare each with what its seed gives alone."""
+    alone = {seed: code.make_inputs(shape, seed, "public", device) for seed in SEEDS}
+    start = Barrier(len(SEEDS))
+
+    def draw(seed: int) -> list[Inputs]:
+        start.wait()
+        return [code.make_inputs(shape, seed, "public", device) for _ in range(ROUNDS)]
+
+    with ThreadPoolExecutor(len(SEEDS)) as threads:
+        together = dict(zip(SEEDS, threads.map(draw, SEEDS), strict=True))
+    if not all(same(alone[seed], each) for seed in SEEDS for each in together[seed]):
+        yield "threads", f"public inputs of shape {dict(shape)} were mixed up"
+
+
+def same(first: Inputs, second: Inputs) -> bool:
+    """Whether two input sets are the same bit by bit, so that NaN equals itself."""
+    return len(first) == len(second) and all(
+        (a.shape, a.dtype) == (b.shape, b.dtype) and torch.equal(_bytes(a), _bytes(b)) for a, b in zip(first, second, strict=True)
+    )
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _generator_state(device: str) -> torch.Tensor:
+    return torch.cuda.get_rng_state() if device == "cuda" else torch.get_rng_state()
