@@ -28,7 +28,7 @@ def trial(
     outcome: str | float, number: int = 0, review: str | None = None, status: str = "complete", network: str = "none", **cell: Any
 ) -> Annotation:
     """An annotation. A number as `outcome` is the peak_fraction of a passed trial; above 0.95 it asks for a review."""
-    defaults: dict[str, Any] = {
+    known: dict[str, Any] = {
         "problem": "paged_attention",
         "problem_version": 1,
         "problem_digest": "a" * 64,
@@ -38,8 +38,8 @@ def trial(
         "hardware": "h200",
         "budget_s": 2700,
     }
-    cell = defaults | cell
-    head = {"problem": cell["problem"], "problem_digest": cell["problem_digest"], "hardware": cell["hardware"]}
+    known |= cell
+    head = {"problem": known["problem"], "problem_digest": known["problem_digest"], "hardware": known["hardware"]}
     head |= {"timings": {"build_s": 1, "check_s": 1, "benchmark_s": 1, "total_s": 3}}
     if isinstance(outcome, float):
         device = {"name": "NVIDIA H200", "bandwidth_gb_s": 4800, "tflops": {"bf16": 989}, "ceilings": "datasheet"}
@@ -55,9 +55,9 @@ def trial(
         score = head | {"verdict": outcome, "message": f"why it is {outcome}"}
     return Annotation.model_validate(
         {
-            "run_id": f"20260102T030405Z_{cell['harness']}_{cell['model'].replace('/', '-')}_{cell['problem']}_{number:04x}",
+            "run_id": f"20260102T030405Z_{known['harness']}_{known['model'].replace('/', '-')}_{known['problem']}_{number:04x}",
             "arena_version": "0.1",
-            "cell": cell,
+            "cell": known,
             "session": {
                 "agent_status": status,
                 "exit_code": 0,

@@ -26,13 +26,18 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def counts(snapshots: Snapshots, states: int) -> Callable[[], bool]:
+    """Whether so many states have been kept."""
+    return lambda: snapshots.count == states
+
+
 def test_snapshots_keep_each_state_with_its_time(tmp_path: Path) -> None:
     work, kept, logged, snapshots = watch(tmp_path)
     with snapshots:
         # Writing the same content again adds no state; returning to an earlier content adds one.
         for number, states in ((1, 1), (2, 2), (2, 2), (1, 3)):
             (work / "solution.py").write_text(f"x = {number}\n")
-            until(partial(lambda states: snapshots.count == states, states))
+            until(counts(snapshots, states))
             time.sleep(0.2)
         (work / "solution.py").write_text("x = 4\n")  # seen at the end of the block
     assert [item.path.read_text() for item in stored(kept)] == ["x = 1\n", "x = 2\n", "x = 1\n", "x = 4\n"]

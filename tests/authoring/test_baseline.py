@@ -3,7 +3,6 @@
 import ast
 import json
 import random
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,15 @@ import pytest
 pytest.importorskip("torch")
 
 from command import Arena, copy
-from test_leaderboard import trial
+from records import record, trial
 
 from arena import catalog, paths
 from arena.authoring import baseline
 from arena.errors import DataError
 from arena.results import baselines, leaderboard
+from arena.results.page import page
 from arena.sandboxes import bwrap
-from arena.schema import BaselineLine, Baselines
+from arena.schema import BaselineLine
 
 sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
@@ -53,25 +53,6 @@ def folder(arena: Arena) -> Path:
 
 def eager() -> str:
     return (paths.problems() / "paged_attention" / "baselines" / "eager.py").read_text()
-
-
-def record(problem: str = "paged_attention", hardware: str = "h200", digest: str = "a", **given: object) -> Baselines:
-    """A record as it may be stored: one line within the tolerance, one outside, one absent."""
-    inside = BaselineLine(name="eager", title="torch | eager", verdict="passed", fraction=0.25)
-    rough = BaselineLine(name="rough", title="a rough one", verdict="incorrect", fraction=0.5, message="row 3 is off")
-    absent = BaselineLine(name="lib", title="a library", verdict=None, message="lib is not installed")
-    fields = {
-        "problem": problem,
-        "problem_version": 1,
-        "problem_digest": digest * 64,
-        "hardware": hardware,
-        "device": None,
-        "measured_at": datetime(2026, 1, 2, tzinfo=UTC),
-        "arena_version": "0.1",
-        "versions": {"torch": "2.13.0"},
-        "lines": (inside, rough, absent),
-    }
-    return Baselines.model_validate(fields | given)
 
 
 @sandboxed
@@ -180,7 +161,7 @@ def test_the_leaderboard_shows_and_never_scores_them() -> None:
     (table,) = board.tables
     assert [best.trial.peak_fraction for best in table.best] == [0.2], "a baseline of 0.25 is no result"
     assert (len(table.rows), board.trials) == (1, 1)
-    text = leaderboard.page(board)
+    text = page(board)
     assert "| paged_attention v1 | eager: torch \\| eager | 0.250 | inside | – | 2026-01-02 |" in text
     assert "| rough: a rough one | 0.500 | speed only |" in text
     assert "| lib: a library | – | absent: lib is not installed |" in text
@@ -194,7 +175,7 @@ def test_another_digest_gets_a_column_of_its_own() -> None:
 def test_hardware_that_only_baselines_know() -> None:
     board = leaderboard.build([trial(0.2)], [record(hardware="b200")])
     assert [(table.hardware, len(table.rows), len(table.reached)) for table in board.tables] == [("b200", 0, 1), ("h200", 1, 0)]
-    b200 = leaderboard.page(board).partition("## b200")[2].partition("## h200")[0]
+    b200 = page(board).partition("## b200")[2].partition("## h200")[0]
     assert "Baselines, never scored" in b200
     assert "All trials" not in b200
 

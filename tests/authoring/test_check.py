@@ -124,7 +124,8 @@ def test_wrong_solutions_are_scored_in_parallel_and_briefly(profile, most):
         return path.name
 
     found = list(check._scored({name: Path(name) for name in wanted}, wanted, score, profile))
-    assert found == [(name, name) for name in ("naive", "oracle", "cheat_a", "cheat_b", "wrong_c", *wrong)]
+    names = ("naive", "oracle", "cheat_a", "cheat_b", "wrong_c", *wrong)
+    assert [tuple(map(str, pair)) for pair in found] == [(name, name) for name in names]
     assert max(highest) == most
     assert together == set(wrong)
     assert {name for name, each in samplings.items() if each is None} == {"oracle", "cheat_a", "cheat_b"}

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from arena import paths  # noqa: E402
 from arena.authoring import contract, degenerate  # noqa: E402
 from arena.errors import DataError  # noqa: E402
 from arena.files import documents  # noqa: E402
-from arena.judge import ceiling, problem_code, verify  # noqa: E402
+from arena.judge import problem_code, score_math, verify  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
 from arena.results import run_folder  # noqa: E402
 from arena.schema import Device, Problem  # noqa: E402
@@ -155,7 +156,7 @@ def test_a_problem_may_declare_that_memory_bounds_it(folder: Path) -> None:
     problem = read(folder)
     shape = problem.shapes["cpu"][0]
     device = Device(name="a device", bandwidth_gb_s=1, tflops={"fp32": 1}, ceilings="datasheet")
-    least = ceiling.ceiling(problem.flops(shape), problem.bytes(shape), device, "fp32")
+    least = score_math.ceiling(problem.flops(shape), problem.bytes(shape), device, "fp32")
     assert (problem.flops(shape), least.bound, least.seconds) == (0, "memory", 8 * 6 * 8 / 1e9)
     assert broken(folder) == {}
 
@@ -194,7 +195,7 @@ def test_scalar_outputs_are_compared_by_the_judge(scalars: Path) -> None:
     refs = code.outputs(inputs)
     right = tuple(ref.to(getattr(torch, declared.dtype)) for ref, declared in zip(refs, problem.outputs, strict=True))
 
-    def judged(outs: tuple) -> dict[str, float]:
+    def judged(outs: tuple) -> Mapping[str, float]:
         return verify._within(outs, refs, inputs, code, problem, {"R": 6, "N": 8}, "public")
 
     assert judged(right)["el"] < 1e-4
@@ -213,7 +214,7 @@ def test_scalar_outputs_pass_the_kits_check(scalars: Path, tmp_path: Path) -> No
     problem, run = read(scalars), run_folder.RunFolder(tmp_path / "run")
     run.work.mkdir(parents=True)
     folders = {"problem_folder": scalars, "kit_folder": paths.problems() / "kit"}
-    run_folder.fill(run, problem, "cpu", problem.shapes["cpu"], "a machine", **folders)
+    run_folder.fill_workspace(run, problem, "cpu", problem.shapes["cpu"], "a machine", **folders)
 
     def ran(script: str, source: str, *arguments: str) -> tuple[int, str]:
         (run.work / "solution.py").write_text(source)

@@ -53,7 +53,8 @@ def test_sandbox_prints_requests_to_the_egress_proxy(shared: Arena) -> None:
 def test_sandbox_removes_leftovers_of_a_killed_one(shared: Arena, tmp_path: Path) -> None:
     words = ("sandbox", "--network", "allow", "--allow", "good.example", "--", "sh", "-c", "echo up; exec sleep 60")
     with killed(shared.start(*words, env={"TMPDIR": str(tmp_path)})) as arena:
-        assert arena.stdout is not None and arena.stdout.readline() == "up\n"
+        assert arena.stdout is not None
+        assert arena.stdout.readline() == "up\n"
         arena.kill()
         arena.wait()
     assert len(list(tmp_path.iterdir())) == 2, "its workspace, and the proxy's socket"

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import Arena, copy
@@ -145,7 +146,7 @@ def test_complete_machine_is_ok_throughout() -> None:
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
 )
-def test_what_a_gpu_lacks_is_missing_with_a_remedy(changed: dict[str, object], name: str, words: str) -> None:
+def test_what_a_gpu_lacks_is_missing_with_a_remedy(changed: dict[str, Any], name: str, words: str) -> None:
     reported = {check.name: check for check in checks(replace(H200, **changed))}
     assert [check.name for check in reported.values() if check.state != "ok"] == [name]
     assert reported[name].state == "missing"
@@ -167,7 +168,7 @@ def test_ninja_of_the_system_is_ok() -> None:
         ({"persistence": False}, "nvidia-smi -pm 1"),
     ],
 )
-def test_busy_gpu_is_a_note(changed: dict[str, object], words: str) -> None:
+def test_busy_gpu_is_a_note(changed: dict[str, Any], words: str) -> None:
     [seen] = H200.nvml.gpus
     found = replace(H200, nvml=H200.nvml.model_copy(update={"gpus": (seen.model_copy(update=changed),)}))
     [noted] = [check for check in checks(found) if check.state != "ok"]
@@ -182,7 +183,7 @@ def test_busy_gpu_is_a_note(changed: dict[str, object], words: str) -> None:
         ({"counters_closed": True}, "NVreg_RestrictProfilingToAdminUsers=0"),
     ],
 )
-def test_absent_counters_are_a_note(changed: dict[str, object], words: str) -> None:
+def test_absent_counters_are_a_note(changed: dict[str, Any], words: str) -> None:
     [noted] = [check for check in checks(replace(H200, **changed)) if check.state != "ok"]
     assert (noted.name, noted.state) == ("counters", "note")
     assert words in noted.detail and "unproven" in noted.detail

@@ -3,6 +3,7 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from arena.sandboxes import bwrap
 from arena.schema import Annotation
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
-FOUND = {
+FOUND: dict[str, Any] = {
     "method": calibrate_gpu.METHOD,
     "measured_at": "2026-01-02T03:04:05Z",
     "torch": "2.11.0+cu130",
@@ -70,12 +71,17 @@ def test_bf16_ceiling_of_a_cpu_is_at_least_fp32(fp32, bf16, best, monkeypatch, t
 def test_no_try_starts_after_the_limit(monkeypatch):
     monkeypatch.setattr(calibrate_cpu, "MOST_S", 0.01)
     calls = []
-    assert calibrate_cpu._best_s(lambda: (calls.append(0), time.sleep(0.02))) >= 0.02
+
+    def call() -> None:
+        calls.append(0)
+        time.sleep(0.02)
+
+    assert calibrate_cpu._best_s(call) >= 0.02
     assert len(calls) == 2  # the first is not timed
 
 
 @pytest.mark.parametrize("rate", products.GEMMS)
-def test_every_call_computes_the_product(rate: str) -> None:
+def test_every_call_computes_the_product(rate: Any) -> None:
     gemm = products.GEMMS[rate]._replace(size=64)
     a, b = (products.matrix(gemm, seed, "cpu") for seed in (0, 1))
     assert a.double().unique().numel() > 100, "random data"

@@ -62,7 +62,7 @@ def both(measured: dict[str, Any]) -> list[Attainable]:
 
 
 def test_command_caches_what_it_measured(arena: Arena, tmp_path: Path) -> None:
-    env = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    env: dict[str, Any] = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = arena("calibrate", env=env)
     assert done.code == 0, done.err
     for words in ("(--hardware chooses another)", "copy", "bf16 product", "kernel after kernel"):
@@ -92,6 +92,7 @@ def test_calibration_is_quick(measured: dict[str, Any]) -> None:
 
 def test_calibration_is_just_below_the_datasheet(measured: dict[str, Any], both: list[Attainable]) -> None:
     hardware, found = catalog.hardware(measured["hardware"]), both[0]
+    assert hardware.bandwidth_gb_s is not None
     peak_gb_s = hardware.bandwidth_gb_s.value
     for gb_s in (found.copy_gb_s, found.read_gb_s):
         assert 0.7 * peak_gb_s < gb_s < ABOVE_PEAK * peak_gb_s

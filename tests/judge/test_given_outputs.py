@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 INTEGERS = (torch.int64, torch.int32, torch.int8, torch.uint8)
 
 
-def sets(given: bool, kinds: tuple[torch.dtype, ...]) -> Sets:
+def sets(given: bool, kinds: tuple[Any, ...]) -> Sets:
     """Two sets of outputs of these kinds, all zeros."""
     memory = HostMemory()
     outputs = layout([((64,), kind) for kind in kinds])

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def problem(folder: Path, facts: str = FACTS) -> Problem:
     return documents.read_yaml(folder / "problem.yaml", Problem, name="given")
 
 
-def scored(source: str, asked: Problem, **given: object):
+def scored(source: str, asked: Problem, **given: Any):
     submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
     hardware = catalog.hardware("cpu")
     return judge.score(submission, asked, hardware, digest="", sandbox=bwrap, sampling=QUICK, folder=FOLDER, **given)
@@ -134,7 +135,14 @@ def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
     with open_device(catalog.hardware("cpu"), 0) as device:
         context = ScoringContext(asked, problem_code.load(asked, "cpu", FOLDER), device.memory, few, Seeds(), Stopwatch())
         submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
-        how = {"sandbox": bwrap, "cpus": device.cpus, "gpu": None, "env": device.env, "logs": None, "total_limit_s": 300.0}
+        how: dict[str, Any] = {
+            "sandbox": bwrap,
+            "cpus": device.cpus,
+            "gpu": None,
+            "env": device.env,
+            "logs": None,
+            "total_limit_s": 300.0,
+        }
         [process] = evaluation.run(context, "cpu", partial(worker_client.start, submission, **how), anchor, lambda _: None)
     assert time.monotonic() - readings[0] > 3.0
     assert process.shapes[1].samples_s[0] > 1

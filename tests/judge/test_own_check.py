@@ -5,7 +5,9 @@ import math
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,7 +126,7 @@ def test_problem_yaml_and_reference_must_agree_on_errors(folder: Path) -> None:
         problem_code.load(shared, "cpu", folder)
 
 
-def judged(folder: Path, source: str, x: "torch.Tensor") -> dict[str, float]:
+def judged(folder: Path, source: str, x: Any) -> Mapping[str, float]:
     """The errors that the judge finds in one call."""
     made: dict = {}
     exec(source, made)

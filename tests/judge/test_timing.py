@@ -4,6 +4,7 @@ import hashlib
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,10 @@ QUICK = replace(CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3)
 sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
+UNUSED: Any = None
+"""Stands for an argument that the replaced timing never reads."""
+
+
 class FakeTiming:
     """Replaces the timing of one shape; the first `disturbed` tries are disturbed."""
 
@@ -48,7 +53,7 @@ class FakeTiming:
 def test_disturbed_shape_is_retried(disturbed, monkeypatch):
     monkeypatch.setattr(judge_timing, "_time_once", timing := FakeTiming(disturbed))
     monkeypatch.setattr(judge_timing, "RETRY_PAUSE_S", 0.0)
-    timed = judge_timing.time_shape(None, None, SHAPE, "call", 8, None)
+    timed = judge_timing.time_shape(UNUSED, UNUSED, SHAPE, "call", 8, UNUSED)
     assert timed.disturbed == tuple(f"a process ran {number + 1}" for number in range(disturbed))
     assert timing.tries == disturbed + 1
 
@@ -57,7 +62,7 @@ def test_shape_disturbed_in_every_try_is_a_cheat(monkeypatch):
     monkeypatch.setattr(judge_timing, "_time_once", timing := FakeTiming(judge_timing.TIMING_TRIES))
     monkeypatch.setattr(judge_timing, "RETRY_PAUSE_S", 0.0)
     with pytest.raises(Rejection) as caught:
-        judge_timing.time_shape(None, None, SHAPE, "call", 8, None)
+        judge_timing.time_shape(UNUSED, UNUSED, SHAPE, "call", 8, UNUSED)
     tries = "a process ran 1; a process ran 2; a process ran 3; a process ran 4"
     assert caught.value.message == f"Timing was disturbed in each of 4 tries: {tries}"
     assert timing.tries == judge_timing.TIMING_TRIES
@@ -65,7 +70,7 @@ def test_shape_disturbed_in_every_try_is_a_cheat(monkeypatch):
 
 def scored(source, **sampling):
     submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
-    how = {"digest": "", "sandbox": bwrap, "sampling": replace(QUICK, **sampling), "folder": FOLDER}
+    how: dict[str, Any] = {"digest": "", "sandbox": bwrap, "sampling": replace(QUICK, **sampling), "folder": FOLDER}
     return judge.score(submission, PROBLEM, catalog.hardware("cpu"), **how)
 
 

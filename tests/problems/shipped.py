@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -48,7 +49,7 @@ class Shipped:
 
     def within(self, errors: Mapping[str, float], share: float = 1) -> bool:
         """Whether every error is at most this share of the tolerance."""
-        return verify.inside(errors, {metric: most * share for metric, most in self.facts.tolerance.items()})
+        return verify.within_tolerance(errors, {metric: most * share for metric, most in self.facts.tolerance.items()})
 
     def accepts(self, outs: Tensors, inputs: Tensors, refs: Tensors | None = None) -> bool:
         """Whether an answer is within the tolerance."""
@@ -72,7 +73,7 @@ class Shipped:
 
         return answer
 
-    def buffers(self, shape: Mapping[str | int, int]) -> Tensors:
+    def buffers(self, shape: Mapping[Any, int]) -> Tensors:
         """Outputs that hold no answer yet."""
         return KIT.output_buffers(self.facts.model_dump(), shape, "cpu")
 

@@ -180,7 +180,7 @@ def test_a_forbidden_name_is_used_only_for_that_verdict(name, path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_a_compiler_the_oracle_says_so(name):
-    command = [sys.executable, shipped(name).folder / "oracle.py"]
+    command = [sys.executable, str(shipped(name).folder / "oracle.py")]
     done = subprocess.run(command, env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "RuntimeError: this solution needs a C compiler, and there is no `cc` on the PATH"

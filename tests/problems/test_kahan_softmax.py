@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 from shipped import Shipped, words  # noqa: E402
 
 from arena import paths  # noqa: E402
+from arena.files.text import render  # noqa: E402
 from arena.judge import forbidden  # noqa: E402
-from arena.results import run_folder  # noqa: E402
 
 IT = Shipped("kahan_softmax")
 FACTS, REFERENCE, HIDDEN = IT.facts, IT.reference, IT.hidden
@@ -26,8 +26,9 @@ def drawn(shape, input_class, seed):
     return inputs[0], REFERENCE.reference(*inputs)
 
 
-def errors(y, p, x):
-    return REFERENCE.errors((y,), (p,), (x,))
+def errors(*given):
+    """The errors of y, p and x."""
+    return REFERENCE.errors(*((tensor,) for tensor in given))
 
 
 # ------------------------------------------------------------------ inputs
@@ -170,9 +171,7 @@ def test_the_prompt_states_the_tolerance_that_is_measured():
     single = 2**-24 * p * (8 + 3 * depth) + 1.2e-38
     inside = REFERENCE.el(y, p, x) <= FACTS.tolerance["el"]
     assert torch.equal(inside, (y.double() - p).abs() <= single) and inside.any() and not inside.all()
-    prompt = run_folder.render_prompt(
-        paths.problems() / "kit" / "prompt.md.j2", problem=FACTS, profile="cpu", shapes=PUBLIC, machine="a machine"
-    )
+    prompt = render(paths.problems() / "kit" / "prompt.md.j2", problem=FACTS, profile="cpu", shapes=PUBLIC, machine="a machine")
     assert "at most 3 * u * (0.01 + sqrt(sum of p**2))" in prompt
     assert "at most 8 * u * p * (1 + 0.375 * |x - max of the row|) + 1.2e-38" in prompt
     assert "no double precision" in prompt and "norm of e" not in prompt

@@ -105,7 +105,7 @@ def test_an_answer_of_zeros_and_a_scalar_can_be_measured():
 # ------------------------------------------------------------------ accept and call_all
 
 
-class Sub(torch.Tensor):
+class Sub(torch.Tensor):  # type: ignore[name-defined, misc]
     pass
 
 
@@ -273,7 +273,7 @@ def test_a_kit_file_stands_alone_and_does_nothing_when_imported(name, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     tree = ast.parse((KIT / name).read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     outside = {module.partition(".")[0] for module in imported} - set(sys.stdlib_module_names) - {"torch", "benchmark"}
     assert outside == set()
 
@@ -384,6 +384,7 @@ def test_benchmark_prints_a_row_for_each_shape(work):
         name, figures = row.split(": ")
         assert name == " ".join(f"{key}={size}" for key, size in shape.items())
         found = re.fullmatch(r"(\S+) us per call \((\S+)\.\.(\S+)\), (\S+) GB/s, (\S+) TFLOP/s", figures)
+        assert found is not None
         call_us, low_us, high_us, gb_s, tflops = map(float, found.groups())
         assert low_us <= call_us <= high_us
         assert gb_s == pytest.approx(PROBLEM.bytes(shape) / call_us / 1e3, abs=0.06)

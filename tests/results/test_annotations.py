@@ -27,9 +27,9 @@ def made(tmp_path: Path) -> tuple[Path, Path]:
     return annotations.write(tmp_path / "annotations", annotation), folder
 
 
-def review(made: tuple[Path, Path], **given: Any) -> Annotation:
-    fields: dict[str, Any] = {"verdict": "clean", "summary": "Honest work.", "now": NOW} | given
-    return annotations.annotate(*made, **fields)
+def review(made: tuple[Path, Path], **given) -> Annotation:
+    known: dict[str, Any] = {"verdict": "clean", "summary": "Honest work.", "now": NOW}
+    return annotations.annotate(*made, **known | given)
 
 
 def test_annotations_round_trip(tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ def test_plot_names_the_best_agent_or_none() -> None:
 def test_baseline_outside_the_tolerance_is_hollow() -> None:
     root = drawn([Strip("p v1", [], [Mark("eager", 0.1), Mark("rough", 0.2, within_tolerance=False)])])
     fills = {
-        title.text: path.attrib["fill"] for path in root.findall(f"{SVG}path") if (title := path.find(f"{SVG}title")) is not None
+        (path.findtext(f"{SVG}title") or ""): path.attrib["fill"]
+        for path in root.findall(f"{SVG}path")
+        if path.find(f"{SVG}title") is not None
     }
     assert fills == {"0.100 eager": "#6e7781", "0.200 rough": "none"}
 

@@ -53,7 +53,11 @@ def test_ten_megabytes_each_way_at_once():
     ours, heard = os.urandom(10 * MIB), []
 
     def talk(link: socket.socket) -> None:
-        sender = threading.Thread(target=lambda: (link.sendall(ours), link.shutdown(socket.SHUT_WR)))
+        def send() -> None:
+            link.sendall(ours)
+            link.shutdown(socket.SHUT_WR)
+
+        sender = threading.Thread(target=send)
         sender.start()
         heard.append(rest(link))
         sender.join()

@@ -125,6 +125,7 @@ def test_arena_killed_while_bwrap_forks_leaves_nothing(bwrap_backend):
     mark = token()
     words = [sys.executable, "-c", HOLD.format(backend="bwrap", before=SHOW_PID), f"sleep {mark}"]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as arena:
+        assert arena.stdout is not None
         bwrap_pid = int(arena.stdout.readline())
         children = Path(f"/proc/{bwrap_pid}/task/{bwrap_pid}/children")
         while not children.read_text():

@@ -232,6 +232,7 @@ with bwrap.run(SandboxSpec("agent", ("sleep", "60"), limits=Limits(memory_bytes=
 @pytest.mark.parametrize("keeper_too", [False, True], ids=["arena", "arena and its keeper"])
 def test_groups_of_a_killed_arena_are_removed(keeper_too):
     with subprocess.Popen([sys.executable, "-c", HOLD], cwd=ROOT, stdout=subprocess.PIPE, text=True) as arena:
+        assert arena.stdout is not None
         folders = [Path(name) for name in arena.stdout.readline().split()]
         assert all(folder.is_dir() for folder in folders)
         if keeper_too:

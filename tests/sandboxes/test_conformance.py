@@ -481,6 +481,7 @@ def test_a_sandbox_ends_with_its_arena(backend):
     mark = token()
     words = [sys.executable, "-c", HOLD.format(backend=backend.name, before=""), STUBBORN.format(mark)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as arena:
+        assert arena.stdout is not None
         assert arena.stdout.readline() == b"up\n"
         arena.kill()
     until(0, mark)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from arena.errors import SandboxError
 from arena.sandboxes import selftest
 from arena.system import process
 
-SOUND = {
+SOUND: dict[str, Any] = {
     "status": {**selftest.STATUS, "Uid": "1000\t1000\t1000\t1000"},
     "users": [["1000", "0", "1"]],
     "namespaces": {name: f"{name}:[1]" for name in (*selftest.NAMESPACES, "cgroup")},

@@ -101,6 +101,7 @@ def test_a_workspace_in_motion_is_measured(tmp_path):
         "    for n in range(200): os.rename(f'{n}', f'x{n}'); os.rename(f'x{n}', f'{n}')"
     )
     with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE) as mover:
+        assert mover.stdout is not None
         mover.stdout.readline()
         while mover.poll() is None:
             limits = Limits(workspace_bytes=1 << 40, workspace_files=1 << 20)
