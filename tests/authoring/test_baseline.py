@@ -146,7 +146,9 @@ def test_a_record_is_written_and_read(tmp_path: Path) -> None:
     assert baselines.read_all(tmp_path) == records
     assert baselines.read_all(tmp_path / "nowhere") == []
     (tmp_path / "h200" / "paged_attention.yaml").rename(tmp_path / "h200" / "other.yaml")
-    with pytest.raises(DataError, match=r"other\.yaml: is of 'paged_attention' on 'h200', which is another place"):
+    with pytest.raises(
+        DataError, match=r"other\.yaml: holds 'paged_attention' on 'h200', which belongs in h200/paged_attention.yaml"
+    ):
         baselines.read_all(tmp_path)
 
 
