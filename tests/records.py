@@ -25,7 +25,7 @@ SHAPE = {  # a TimedShape
 
 
 def trial(
-    outcome: str | float, number: int = 0, review: str | None = None, status: str = "complete", network: str = "none", **cell
+    outcome: str | float, number: int = 0, review: str | None = None, status: str = "complete", network: str = "none", **cell: Any
 ) -> Annotation:
     """An annotation. A number as `outcome` is the peak_fraction of a passed trial; above 0.95 it asks for a review."""
     known: dict[str, Any] = {

@@ -47,10 +47,10 @@ def _calibrate_gpu(hardware: Hardware, gpu: int, as_json: bool) -> None:
 
     with Display() as display:
         display.judging(f"measuring GPU {gpu}")
-        with detect.open_device(hardware, gpu) as opened:
+        with detect.open_device(hardware, gpu) as device:
             found = calibrate_gpu.calibrate(gpu)
     if as_json:
         data(found)
         return
-    tell(f"GPU {gpu}, {safe(opened.record.name)}, driver {safe(found.driver)}, torch {safe(found.torch)}")
+    tell(f"GPU {gpu}, {safe(device.record.name)}, driver {safe(found.driver)}, torch {safe(found.torch)}")
     show_attainable(found, hardware)

@@ -146,13 +146,15 @@ def test_a_record_is_written_and_read(tmp_path: Path) -> None:
     assert baselines.read_all(tmp_path) == records
     assert baselines.read_all(tmp_path / "nowhere") == []
     (tmp_path / "h200" / "paged_attention.yaml").rename(tmp_path / "h200" / "other.yaml")
-    with pytest.raises(DataError, match=r"other\.yaml: is of 'paged_attention' on 'h200', which is another place"):
+    with pytest.raises(
+        DataError, match=r"other\.yaml: holds 'paged_attention' on 'h200', which belongs in h200/paged_attention.yaml"
+    ):
         baselines.read_all(tmp_path)
 
 
 @pytest.mark.parametrize("given", [{"verdict": "passed"}, {"verdict": "incorrect", "fraction": 0.5}, {"verdict": None}])
 def test_a_line_without_a_passing_number_says_why(given: dict) -> None:
-    with pytest.raises(ValueError, match=r"fraction: what passed|message: must say"):
+    with pytest.raises(ValueError, match=r"fraction: a passed|message: must say"):
         BaselineLine(name="x", title="x", **given)
 
 

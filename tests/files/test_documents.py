@@ -136,7 +136,7 @@ work:
   flops: 2*M
   bytes: N
 """
-    assert faults_of(tmp_path, text, Problem) == ["thing.yaml:11:3: work: '2*M': unknown name 'M' (the shape has N)"]
+    assert faults_of(tmp_path, text, Problem) == ["thing.yaml:11:10: work.flops: '2*M': unknown name 'M' (the shape has N)"]
 
 
 def test_fields_set_by_the_path_are_checked(tmp_path):
