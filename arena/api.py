@@ -1,15 +1,14 @@
 """The functions of `import arena`: score a solution, run a cell, load problems and annotations."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Unpack
 
 from arena import catalog, paths
 from arena.agents.supervisor import Progress
 from arena.errors import UsageError
-from arena.gateway.config import PATIENCE_S, Caps
-from arena.gateway.network import Network
-from arena.plan import plan, problem_on
+from arena.plan import RunOptions, plan, problem_on
 from arena.results import annotations
 from arena.run_cell import run_cell
 from arena.sandboxes.backends import backend
@@ -58,54 +57,24 @@ def run(
     model: str = "oracle",
     *,
     problem: str,
-    hardware: str | None = None,
-    gpu: int = 0,
-    effort: str | None = None,
-    budget: str | float = "45m",
-    sandbox: str = "bwrap",
-    network: Network = Network(),  # noqa: B008  frozen
-    caps: Caps = Caps(),  # noqa: B008
-    patience: str | float = PATIENCE_S,
-    providers: Sequence[str] = (),
-    unpinned: bool = False,
-    login: bool = False,
-    exclude_backoff: bool = False,
     report: Callable[[Progress], None] = lambda progress: None,
+    **options: Unpack[RunOptions],
 ) -> Annotation:
     """Run one cell: the agent works in the sandbox for its budget, then the judge scores its submission.
 
-    The arguments are those of `arena.plan.plan`. The run folder lies under `workspaces/`, the annotation under `annotations/`
-    of $ARENA_HOME, the checkout, or the current directory.
+    The run folder lies under `workspaces/`, the annotation under `annotations/` of $ARENA_HOME, the checkout, or the current
+    directory.
 
     Args:
         model: a model of `arena list models`, `harness/model`, or `harness/route/id`; `oracle` needs no key.
         problem: a folder under problems/.
-        budget: the agent's wall clock, such as `45m`, or seconds.
         report: called with the progress, about four times a second.
-
-    Returns:
-        The annotation: cell, session, submission and score.
+        options: those of the command line; see `arena.plan.RunOptions`.
 
     Raises:
         ArenaError: something that the run needs is missing, every fault at once; or the sandbox or the judge's device failed.
     """
-    spec = plan(
-        problem,
-        model,
-        hardware=hardware,
-        gpu=gpu,
-        effort=effort,
-        budget=budget,
-        sandbox=sandbox,
-        network=network,
-        caps=caps,
-        patience=patience,
-        providers=providers,
-        unpinned=unpinned,
-        login=login,
-        exclude_backoff=exclude_backoff,
-    )
-    return run_cell(spec, report)
+    return run_cell(plan(problem, model, **options), report)
 
 
 def load_problem(name: str) -> Problem:

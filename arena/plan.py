@@ -4,13 +4,13 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from arena import catalog, paths
 from arena.agents import replay
 from arena.agents.launch import resolve_launch
-from arena.agents.model_access import login_network, model_access
 from arena.agents.run_spec import RunSpec, TimeLimits
-from arena.agents.select import select_model
+from arena.agents.select import login_network, model_access, select_model
 from arena.catalog import SelectedModel
 from arena.errors import ArenaError, Faults, UsageError
 from arena.gateway.config import PATIENCE_S, Caps
@@ -24,49 +24,49 @@ SILENCE_S = 900.0
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def plan(
-    problem: str,
-    model: str = "oracle",
-    *,
-    hardware: str | None = None,
-    gpu: int = 0,
-    effort: str | None = None,
-    budget: str | float = "45m",
-    sandbox: str = "bwrap",
-    network: Network = Network(),  # noqa: B008  frozen
-    caps: Caps = Caps(),  # noqa: B008
-    patience: str | float = PATIENCE_S,
-    providers: Sequence[str] = (),
-    unpinned: bool = False,
-    login: bool = False,
-    exclude_backoff: bool = False,
-) -> RunSpec:
-    """Resolve everything that a run needs. Nothing has been started when this raises.
+class RunOptions(TypedDict, total=False):
+    """What a run may be given besides its problem and model, with the names of the command line's options."""
 
-    Args:
-        problem: a folder under problems/.
-        model: a model, `harness/model`, or `harness/route/id`.
-        hardware: the hardware to score on; without it the GPU `gpu`, or `cpu` where there is none.
-        gpu: index of the GPU, as CUDA counts.
-        effort: asked of the model instead of its own.
-        budget: the agent's wall clock, such as `45m`, or seconds.
-        sandbox: `bwrap` or `docker`.
-        network: what the agent may reach besides its model.
-        caps: requests, tokens and USD that the run may use.
-        patience: end the run after this long without a successful response of the provider, such as `5m`, or seconds.
-        providers: on a route that is a broker, the providers that may answer, in this order.
-        unpinned: on such a route, let the broker choose.
-        login: use the subscription of the person who runs arena, without a gateway.
-        exclude_backoff: add the time for which the provider failed to the budget.
+    hardware: str | None
+    """The hardware to score on; without it the GPU `gpu`, or `cpu` where there is none."""
+    gpu: int
+    """Index of the GPU, as CUDA counts. Default 0."""
+    effort: str | None
+    """Asked of the model instead of its own."""
+    budget: str | float
+    """The agent's wall clock, such as `45m` (the default), or seconds."""
+    sandbox: str
+    """`bwrap` (the default) or `docker`."""
+    network: Network
+    """What the agent may reach besides its model. Default: nothing."""
+    caps: Caps
+    """Requests, tokens and USD that the run may use. Default: 2000 requests."""
+    patience: str | float
+    """End the run after this long without a successful response of the provider. Default `5m`."""
+    providers: Sequence[str]
+    """On a route that is a broker, the providers that may answer, in this order."""
+    unpinned: bool
+    """On such a route, let the broker choose."""
+    login: bool
+    """Use the subscription of the person who runs arena, without a gateway."""
+    exclude_backoff: bool
+    """Add the time for which the provider failed to the budget."""
+
+
+def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> RunSpec:
+    """Resolve everything that a run of this problem and model needs, before anything is started.
 
     Raises:
         ArenaError: a name does not exist, an option means nothing here, or this machine lacks something; every fault at once.
     """
+    gpu, sandbox, network = options.get("gpu", 0), options.get("sandbox", "bwrap"), options.get("network", Network())
+    caps, login, exclude_backoff = options.get("caps", Caps()), options.get("login", False), options.get("exclude_backoff", False)
+    effort, providers, unpinned = options.get("effort"), options.get("providers", ()), options.get("unpinned", False)
     faults = Faults()
-    target = faults.collect(lambda: problem_on(problem, hardware, gpu))
+    target = faults.collect(lambda: problem_on(problem, options.get("hardware"), gpu))
     selected = faults.collect(lambda: select_model(model, effort=effort, providers=providers, unpinned=unpinned))
-    budget_s = faults.collect(lambda: seconds(budget, "--budget"))
-    patience_s = faults.collect(lambda: seconds(patience, "--patience"))
+    budget_s = faults.collect(lambda: seconds(options.get("budget", "45m"), "--budget"))
+    patience_s = faults.collect(lambda: seconds(options.get("patience", PATIENCE_S), "--patience"))
     chosen_backend = faults.collect(lambda: backend(sandbox))
     faults.collect(ready)
     if selected is None or patience_s is None:  # the steps below need both
@@ -76,7 +76,10 @@ def plan(
         metered = caps != Caps() or patience_s != PATIENCE_S or exclude_backoff
         joined = faults.collect(lambda: _login_network(network, selected, metered))
     access = None if login else faults.collect(lambda: model_access(selected, caps, patience_s))
-    steps = faults.collect(lambda: _replay(selected, *target)) if target else None
+    steps = None
+    if target is not None:
+        folder, profile = paths.problems() / target[0].name, target[1].profile
+        steps = faults.collect(lambda: replay.steps(selected, folder, profile, paths.workspaces()))
     launch = faults.collect(lambda: resolve_launch(selected, paths.harnesses(), login=login, replay=steps))
     faults.raise_all()
     assert target and budget_s and chosen_backend and launch
@@ -148,8 +151,3 @@ def _login_network(network: Network, selected: SelectedModel, metered: bool) -> 
     if metered:
         raise UsageError("with --login nothing is metered: leave --max-..., --patience and --exclude-backoff out")
     return login_network(network, selected.harness)
-
-
-def _replay(selected: SelectedModel, problem: Problem, hardware: Hardware) -> bytes | None:
-    """The steps of a built-in model; None for an agent."""
-    return replay.steps(selected, paths.problems() / problem.name, hardware.profile, paths.workspaces())

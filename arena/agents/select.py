@@ -1,14 +1,18 @@
-"""Select the model of a run: by name, with the effort and the providers that the run asks for."""
+"""Select the model of a run by name, with its effort and its providers, and find the way to it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from arena import catalog
 from arena.catalog import SelectedModel
 from arena.errors import Faults, UsageError
-from arena.gateway.routes import route
+from arena.gateway.config import PATIENCE_S, Caps, ModelAccess
+from arena.gateway.egress.rules import rule
+from arena.gateway.network import Network
+from arena.gateway.routes import key, route
 from arena.schema import Harness
 
 
@@ -32,6 +36,37 @@ def select_model(name: str, *, effort: str | None = None, providers: Sequence[st
     assert with_effort is not None and with_providers is not None
     chosen = {"effort": with_effort.model.effort, "provider": with_providers.model.provider}
     return selected._replace(model=selected.model.model_copy(update=chosen))
+
+
+def model_access(selected: SelectedModel, caps: Caps = Caps(), patience_s: float = PATIENCE_S) -> ModelAccess | None:  # noqa: B008
+    """The access of a model; None for one without a route. UsageError when its route or key is missing."""
+    harness, model = selected.harness, selected.model
+    if model.route is None:
+        return None
+    found = route(model.route)
+    if harness.api is None:
+        raise UsageError(f"harness {harness.name} has no `api`, and model {selected.model_name} has a route: give it one")
+    if harness.api not in found.apis:
+        raise UsageError(
+            f"harness {harness.name} speaks {harness.api}, and route {model.route} only {', '.join(found.apis)}: choose another"
+        )
+    return ModelAccess(
+        api=harness.api,
+        route=found,
+        key=key(found),
+        model=model.id or selected.model_name,
+        provider=model.provider,
+        caps=caps,
+        patience_s=patience_s,
+    )
+
+
+def login_network(network: Network, harness: Harness) -> Network:
+    """The network with the hosts that a harness's CLI must reach by itself, since with a login it has no gateway."""
+    if network.mode == "open" or harness.login is None:
+        return network
+    rules = tuple(dict.fromkeys((*network.allowed, *map(rule, harness.login.hosts))))
+    return replace(network, mode="allow", allowed=rules)
 
 
 def launch_effort(selected: SelectedModel) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arena.agents import model_access, select
+from arena.agents import select
 from arena.catalog import SelectedModel
 from arena.errors import UsageError
 from arena.gateway.config import Caps
@@ -43,7 +43,7 @@ def test_a_broker_needs_a_pin():
 def test_providers_of_the_run_replace_the_models(own, given, unpinned, found):
     made = select._with_providers(selected(route="broker", id="a/b", provider=own), given, unpinned=unpinned)
     assert made.model.provider == found
-    assert (access := model_access.model_access(made)) is not None and access.provider == found
+    assert (access := select.model_access(made)) is not None and access.provider == found
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_options_without_meaning_are_refused(model, given, words):
 
 
 def test_access_holds_route_key_and_caps():
-    found = model_access.model_access(selected(route="broker", id="a/b", provider=("x",)), Caps(requests=3), 9.0)
+    found = select.model_access(selected(route="broker", id="a/b", provider=("x",)), Caps(requests=3), 9.0)
     assert found is not None
     assert (found.model, found.key, found.route.title, found.caps.requests, found.patience_s) == (
         "a/b",
@@ -72,27 +72,27 @@ def test_access_holds_route_key_and_caps():
         9.0,
     )
     assert "sk-a-real-one" not in repr(found)
-    assert (own := model_access.model_access(selected(route="own"))) is not None and own.model == "m"
-    assert model_access.model_access(selected()) is None
+    assert (own := select.model_access(selected(route="own"))) is not None and own.model == "m"
+    assert select.model_access(selected()) is None
 
 
 def test_routes_of_another_interface_are_refused():
     with pytest.raises(UsageError, match="speaks gemini, and route own only chat, responses"):
-        model_access.model_access(selected(api="gemini", route="own"))
+        select.model_access(selected(api="gemini", route="own"))
 
 
 def test_missing_keys_are_named(monkeypatch):
     monkeypatch.delenv("BROKER_KEY")
     with pytest.raises(UsageError, match="BROKER_KEY"):
-        model_access.model_access(selected(route="broker", provider=("x",)))
+        select.model_access(selected(route="broker", provider=("x",)))
 
 
 def test_logins_reach_their_hosts():
     harness = selected(login={"files": ["a"], "hosts": ["api.tool.test", "mirror.test"]}).harness
-    found = model_access.login_network(network("allow", ("mirror.test",)), harness)
+    found = select.login_network(network("allow", ("mirror.test",)), harness)
     assert (found.mode, [str(rule) for rule in found.allowed]) == ("allow", ["mirror.test", "api.tool.test"])
-    assert model_access.login_network(Network(), harness).mode == "allow"
-    assert model_access.login_network(Network(mode="open"), harness).mode == "open"
+    assert select.login_network(Network(), harness).mode == "allow"
+    assert select.login_network(Network(mode="open"), harness).mode == "open"
 
 
 def test_harnesses_without_providers_are_refused():
