@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 from arena.schema import Api, Route
 
 TARGET = re.compile(r"/(?:api/)?v1(?:beta)?/([!-\"$->@-~]+)(?:\?([!-\"$-~]*))?")

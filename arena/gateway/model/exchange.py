@@ -31,7 +31,7 @@ from arena.gateway.model.upstream import (
     check_answer,
     request_headers,
 )
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 
 STALLED_S = 50.0
 """A program that leaves a stream after the provider was silent for this long had a reason."""

@@ -13,7 +13,7 @@ from arena.gateway.model import provider_tools
 from arena.gateway.model.apis import Endpoint, parse_endpoint, shown_keys
 from arena.gateway.model.provider_tools import WORD_CHARS, Json, normalized
 from arena.gateway.model.redact import plain_effort
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 from arena.schema import Api
 
 BODY_BYTES = 64 << 20

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 from arena.schema import Api
 
 Json = Mapping[str, Any]

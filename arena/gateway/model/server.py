@@ -34,8 +34,7 @@ from arena.gateway.model.upstream import (
     tls_context,
 )
 from arena.gateway.model.usage import price
-from arena.gateway.refusal import Refusal
-from arena.gateway.unix_server import accept, serving
+from arena.gateway.unix_server import Refusal, accept, serving
 from arena.schema import Usage
 
 BODY_S = 60.0

@@ -13,7 +13,7 @@ from arena.gateway.model.ledger_lines import FAULTS, GOOD, Began, Closed, Ended,
 from arena.gateway.model.policy import ModelRequest
 from arena.gateway.model.redact import plain_message, scrubbed
 from arena.gateway.model.totals import Totals, caps_exhausted, failure_reason, provider_failed, request_failed
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 from arena.schema import Usage
 
 AFTER_SUCCESS = (403, 404)

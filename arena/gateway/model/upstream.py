@@ -20,7 +20,7 @@ import aiohttp
 from yarl import URL
 
 from arena.errors import UsageError
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 
 CONNECTIONS = 16
 CONNECT_S = 30.0
