@@ -1,15 +1,16 @@
-"""The four interfaces: their paths, where they put a key, and the form of their errors and lists of models."""
+"""The four interfaces: their paths, where they put a key, the form of their errors and lists of models, their JSON objects."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from arena.gateway.unix_server import Refusal
 from arena.schema import Api, Route
 
+Json = Mapping[str, Any]
 TARGET = re.compile(r"/(?:api/)?v1(?:beta)?/([!-\"$->@-~]+)(?:\?([!-\"$-~]*))?")
 """The targets of a program. The gateway drops the version, as the route's address has one too. No `#`."""
 MODEL_PATHS: Mapping[Api, str] = {"anthropic": "messages", "responses": "responses", "chat": "chat/completions"}
@@ -105,3 +106,9 @@ def models(api: Api, model: str, path: str) -> bytes:
         entry = {"id": model, "object": "model", "created": 0, "owned_by": "arena"}
         listed = {"object": "list", "data": [entry]}
     return json.dumps(listed if path == "models" else entry).encode()
+
+
+def inner(body: Json, name: str) -> Json:
+    """The object in an object's field; an empty one when the field holds something else."""
+    found = body.get(name)
+    return found if isinstance(found, dict) else {}

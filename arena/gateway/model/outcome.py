@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from arena.gateway.config import ModelAccess
-from arena.gateway.model.answers import Facts, Json, error_message
+from arena.gateway.model.answers import Facts, error_message
+from arena.gateway.model.apis import Json
 from arena.gateway.model.ledger_lines import Began, Ended, How, Tokens, unmetered
 from arena.gateway.model.redact import plain_json, plain_message, scrubbed
 from arena.gateway.model.usage import Price, price, reported_usd, tokens

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from arena.gateway.config import ModelAccess
 from arena.gateway.model import provider_tools
-from arena.gateway.model.apis import Endpoint, parse_endpoint, shown_keys
-from arena.gateway.model.provider_tools import WORD_CHARS, Json, normalized
+from arena.gateway.model.apis import Endpoint, Json, inner, parse_endpoint, shown_keys
+from arena.gateway.model.provider_tools import WORD_CHARS, normalized
 from arena.gateway.model.redact import plain_effort
 from arena.gateway.unix_server import Refusal
 from arena.schema import Api
@@ -70,7 +70,7 @@ def check_body(access: ModelAccess, endpoint: Endpoint, headers: Mapping[str, st
 
 def _check_metered(access: ModelAccess, body: Json) -> None:
     """With a cap in tokens or dollars a stream must report its usage; a broker's stream does so anyway."""
-    reports = _inner(body, "streamoptions").get("include_usage") is True
+    reports = inner(body, "streamoptions").get("include_usage") is True
     if access.api == "chat" and access.caps.metered and not reports and not access.route.broker:
         raise Refusal(
             403, 'this run has a cap in tokens or dollars: the request must hold `stream_options` {"include_usage": true}'
@@ -159,11 +159,11 @@ def _same(only: Sequence[object], pin: Sequence[str]) -> bool:
 
 def _effort(api: Api, body: Json) -> object:
     if api == "gemini":
-        thinking = _normalized_names(_inner(_normalized_names(_inner(body, "generationconfig")), "thinkingconfig"))
+        thinking = _normalized_names(inner(_normalized_names(inner(body, "generationconfig")), "thinkingconfig"))
         return thinking.get("thinkinglevel") or _budget(thinking.get("thinkingbudget"))
-    thinking, reasoning = _inner(body, "thinking"), _inner(body, "reasoning")
+    thinking, reasoning = inner(body, "thinking"), inner(body, "reasoning")
     return (
-        _inner(body, "outputconfig").get("effort")
+        inner(body, "outputconfig").get("effort")
         or reasoning.get("effort")
         or body.get("reasoningeffort")
         or thinking.get("effort")
@@ -172,11 +172,6 @@ def _effort(api: Api, body: Json) -> object:
         or _budget(body.get("thinkingbudget"))
         or thinking.get("type")
     )
-
-
-def _inner(body: Json, name: str) -> Json:
-    found = body.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def _budget(tokens: object) -> str | None:

@@ -5,16 +5,15 @@ The interfaces differ in what each number includes. Prices come from the table i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import genai_prices
 
+from arena.gateway.model.apis import Json, inner
 from arena.gateway.model.ledger_lines import Tokens
 from arena.schema import Api
 
-Json = Mapping[str, Any]
 MOST = 1 << 40
 """A larger count is not believed."""
 
@@ -29,9 +28,9 @@ def _anthropic(usage: Json) -> Tokens | None:
     total_in, total_out = _count(usage, "input_tokens"), _count(usage, "output_tokens")
     if total_in is None or total_out is None:
         return None
-    thinking = _at_most(_count(_inner(usage, "output_tokens_details"), "thinking_tokens"), total_out)
+    thinking = _at_most(_count(inner(usage, "output_tokens_details"), "thinking_tokens"), total_out)
     written = _count(usage, "cache_creation_input_tokens") or 0
-    hour = _at_most(_count(_inner(usage, "cache_creation"), "ephemeral_1h_input_tokens"), written)
+    hour = _at_most(_count(inner(usage, "cache_creation"), "ephemeral_1h_input_tokens"), written)
     read = _count(usage, "cache_read_input_tokens") or 0
     return Tokens(total_in, read, written, hour, total_out - thinking, thinking)
 
@@ -41,8 +40,8 @@ def _responses(usage: Json) -> Tokens | None:
     return _inclusive(
         _count(usage, "input_tokens"),
         _count(usage, "output_tokens"),
-        _inner(usage, "input_tokens_details"),
-        _inner(usage, "output_tokens_details"),
+        inner(usage, "input_tokens_details"),
+        inner(usage, "output_tokens_details"),
         None,
     )
 
@@ -53,8 +52,8 @@ def _chat(usage: Json) -> Tokens | None:
     return _inclusive(
         _count(usage, "prompt_tokens"),
         _count(usage, "completion_tokens"),
-        _inner(usage, "prompt_tokens_details"),
-        _inner(usage, "completion_tokens_details"),
+        inner(usage, "prompt_tokens_details"),
+        inner(usage, "completion_tokens_details"),
         _count(usage, "cached_tokens") if cached is None else cached,
     )
 
@@ -85,7 +84,7 @@ def reported_usd(usage: Json) -> float | None:
     cost = _dollars(usage.get("cost"))
     if cost is None or usage.get("is_byok") is not True:
         return cost
-    upstream = _dollars(_inner(usage, "cost_details").get("upstream_inference_cost"))
+    upstream = _dollars(inner(usage, "cost_details").get("upstream_inference_cost"))
     return None if upstream is None else cost + upstream
 
 
@@ -102,11 +101,6 @@ def _count(usage: Json, name: str) -> int | None:
 
 def _at_most(count: int | None, bound: int) -> int:
     return min(count or 0, bound)
-
-
-def _inner(usage: Json, name: str) -> Json:
-    found = usage.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 class Price(NamedTuple):
