@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from provider import STREAMS, TOKENS, events
 
 from arena.gateway.model.answers import PARSERS, AnswerReader, EventParser, Facts, wrong_model, wrong_provider
-from arena.gateway.model.ledger_lines import Tokens
+from arena.gateway.model.ledger import Tokens
 from arena.gateway.model.usage import reported_usd, tokens
 from arena.schema import Api
 

@@ -18,7 +18,7 @@ from yarl import URL
 from arena.gateway.config import ModelAccess
 from arena.gateway.model.answers import AnswerReader, wrong_model, wrong_provider
 from arena.gateway.model.apis import Endpoint, key_header
-from arena.gateway.model.ledger_lines import Began, Ended, How
+from arena.gateway.model.ledger import Began, Ended, How
 from arena.gateway.model.outcome import ObservedAnswer
 from arena.gateway.model.policy import ModelRequest
 from arena.gateway.model.redact import KeyGuard, plain_message, scrubbed

@@ -9,7 +9,7 @@ from datetime import datetime
 from arena.gateway.config import ModelAccess
 from arena.gateway.model.answers import Facts, error_message
 from arena.gateway.model.apis import Json
-from arena.gateway.model.ledger_lines import Began, Ended, How, Tokens, unmetered
+from arena.gateway.model.ledger import Began, Ended, How, Tokens
 from arena.gateway.model.redact import plain_json, plain_message, scrubbed
 from arena.gateway.model.usage import Price, price, reported_usd, tokens
 
@@ -83,7 +83,7 @@ def with_estimate(access: ModelAccess, began: Began, line: Ended) -> Ended:
     if began.kind == "count":
         return line
     known = line.tokens or Tokens()
-    if not unmetered(line):
+    if not line.unmetered:
         # Metered, but at another service tier than the ordinary one, or for a model without a price.
         usd = _usd(access, began, known) if line.tokens is not None and line.cost_usd is None else 0.0
         return replace(line, charged_usd=usd)

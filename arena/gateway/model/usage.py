@@ -11,7 +11,7 @@ from typing import NamedTuple
 import genai_prices
 
 from arena.gateway.model.apis import Json, inner
-from arena.gateway.model.ledger_lines import Tokens
+from arena.gateway.model.ledger import Tokens
 from arena.schema import Api
 
 MOST = 1 << 40
