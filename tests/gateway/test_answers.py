@@ -180,9 +180,7 @@ def test_hostile_json_gives_no_facts(hostile: bytes):
             "chat",  # Moonshot puts the usage into the choice, and its cached tokens at the top
             {
                 "model": "m",
-                "choices": [
-                    {"finish_reason": "stop", "usage": {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 4}},
-                ],
+                "choices": [{"finish_reason": "stop", "usage": {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 4}}],
             },
             "m",
             "stop",

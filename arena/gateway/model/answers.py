@@ -127,12 +127,7 @@ def gemini(event: Json) -> Facts:
     )
 
 
-PARSERS: Mapping[Api, Callable[[Json], Facts]] = {
-    "anthropic": anthropic,
-    "responses": responses,
-    "chat": chat,
-    "gemini": gemini,
-}
+PARSERS: Mapping[Api, Callable[[Json], Facts]] = {"anthropic": anthropic, "responses": responses, "chat": chat, "gemini": gemini}
 
 
 def error_message(body: Json) -> str:

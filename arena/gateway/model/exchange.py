@@ -23,14 +23,7 @@ from arena.gateway.model.outcome import ObservedAnswer
 from arena.gateway.model.policy import ModelRequest
 from arena.gateway.model.redact import KeyGuard, plain_message, scrubbed
 from arena.gateway.model.state import RunState
-from arena.gateway.model.upstream import (
-    STREAM_HEAD_S,
-    WHOLE_HEAD_S,
-    Upstream,
-    answer_headers,
-    check_answer,
-    request_headers,
-)
+from arena.gateway.model.upstream import STREAM_HEAD_S, WHOLE_HEAD_S, Upstream, answer_headers, check_answer, request_headers
 from arena.gateway.unix_server import Refusal
 
 STALLED_S = 50.0
