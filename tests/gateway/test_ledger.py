@@ -31,8 +31,8 @@ from arena.gateway.model.ledger import (
     opened,
     read,
 )
-from arena.gateway.model.outcome import with_estimate
 from arena.gateway.model.state import caps_exhausted, failure_reason, request_failed
+from arena.gateway.model.usage import with_estimate
 from arena.schema import Route, Usage
 
 

@@ -72,11 +72,8 @@ def key_header(api: Api, route: Route, key: str | None) -> dict[str, str]:
     """The real key, in the header that the route's provider reads."""
     if key is None:
         return {}
-    if api == "gemini" and not route.bearer:
-        return {"x-goog-api-key": key}
-    if api == "anthropic" and not route.bearer:
-        return {"x-api-key": key}
-    return {"Authorization": f"Bearer {key}"}
+    own = {"gemini": "x-goog-api-key", "anthropic": "x-api-key"}.get(api)
+    return {"Authorization": f"Bearer {key}"} if own is None or route.bearer else {own: key}
 
 
 def error(api: Api, status: int, reason: str) -> bytes:

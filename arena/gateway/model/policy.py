@@ -53,7 +53,8 @@ def check_head(access: ModelAccess, key: str, method: str, target: str, headers:
 
 def check_body(access: ModelAccess, endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> ModelRequest:
     """The request in a body. Refusal when it may not go out."""
-    plain_body = _decompressed(body) if _is_compressed(headers) else body
+    compressed = headers.get("Content-Encoding", "").strip().lower() in ("gzip", "deflate")
+    plain_body = _decompressed(body) if compressed else body
     data = _normalized_names(_parsed(plain_body))
     _check_model(access, endpoint, data)
     for name in OBJECTS & data.keys():
@@ -75,10 +76,6 @@ def _check_metered(access: ModelAccess, body: Json) -> None:
         raise Refusal(
             403, 'this run has a cap in tokens or dollars: the request must hold `stream_options` {"include_usage": true}'
         )
-
-
-def _is_compressed(headers: Mapping[str, str]) -> bool:
-    return headers.get("Content-Encoding", "").strip().lower() in ("gzip", "deflate")
 
 
 def _parsed(body: bytes) -> Json:
@@ -148,13 +145,10 @@ def _check_pin(pin: Sequence[str], body: Json) -> None:
         raise Refusal(403, f"`provider` {other[0][:WORD_CHARS]!r} is not allowed: it could leave no provider to answer")
     order, only = named.get("order"), named.get("only")
     fixed = (order is not None or only is not None) and named.get("allowfallbacks") is False
-    if not (fixed and order in (None, list(pin)) and (only is None or (isinstance(only, list) and _same(only, pin)))):
+    same = only is None or (isinstance(only, list) and sorted(map(str, only)) == sorted(pin))
+    if not (fixed and same and order in (None, list(pin))):
         wanted = json.dumps({"order": list(pin), "allow_fallbacks": False})
         raise Refusal(403, f"this run is pinned: the request must hold `provider` {wanted}")
-
-
-def _same(only: Sequence[object], pin: Sequence[str]) -> bool:
-    return sorted(map(str, only)) == sorted(pin)
 
 
 def _effort(api: Api, body: Json) -> object:

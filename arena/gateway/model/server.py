@@ -7,6 +7,7 @@ import logging
 import secrets
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -171,7 +172,7 @@ class Gateway(RunState):
                         raise Refusal(
                             413, f"the body is larger than {policy.BODY_BYTES >> 20} MiB, or too many large ones come at once"
                         )
-                    self.note_activity()
+                    self.active_s = time.monotonic()
         except TimeoutError:
             raise Refusal(408, f"the body did not arrive within {BODY_S:.0f} s") from None
         except web.RequestPayloadError:

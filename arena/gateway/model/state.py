@@ -152,10 +152,6 @@ class RunState:
         """Seconds since the gateway began to serve, as in the ledger; to the microsecond, for `last_failure_before`."""
         return round(time.monotonic() - self._start_s, 6)
 
-    def note_activity(self) -> None:
-        """Note that a byte passed in either direction."""
-        self.active_s = time.monotonic()
-
     def _check_running(self) -> None:
         if self.stop is not None:
             raise Refusal(400, f"the run is over: {self.stop.message}")
