@@ -30,18 +30,14 @@ class JsonLines:
             self._open = False
             data = _bytes(last)
         try:
-            self._append(data)
+            if self._file.write(data) != len(data):  # a full disk had room for a part: all or nothing
+                self._file.truncate(self.bytes)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
             self._open = False
             raise
-        return self._open
-
-    def _append(self, data: bytes) -> None:
-        """Append the whole line or nothing, as a full disk may have room for a part of it. OSError."""
-        if self._file.write(data) != len(data):
-            self._file.truncate(self.bytes)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.bytes += len(data)
+        return self._open
 
 
 def _bytes(line: Mapping[str, object]) -> bytes:

@@ -67,15 +67,11 @@ def connected(network: Network, log: Path) -> Iterator[Connected]:
     if network.mode != "allow":
         yield Connected(network.mode, bridges)
         return
+    proxy, local = f"http://127.0.0.1:{PROXY_PORT}", "127.0.0.1,localhost"
+    env = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "NO_PROXY": local}
+    env |= {name.lower(): value for name, value in env.items()}  # some programs read only one case
     with ExitStack() as stack:
         # Open to every user, in a folder that only arena can enter: a sandbox gets the socket itself.
         socket = stack.enter_context(tempdirs.folder()) / "allow"
         troubles = stack.enter_context(serve(socket, network.allowed, log, reach=network.reach, resolve=network.resolve))
-        yield Connected("none", bridges | {PROXY_PORT: socket}, proxy_environment(), troubles)
-
-
-def proxy_environment() -> dict[str, str]:
-    """Environment variables that lead programs to the egress proxy, in both cases, as some programs read only one."""
-    proxy, local = f"http://127.0.0.1:{PROXY_PORT}", "127.0.0.1,localhost"
-    upper = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "NO_PROXY": local}
-    return upper | {name.lower(): value for name, value in upper.items()}
+        yield Connected("none", bridges | {PROXY_PORT: socket}, env, troubles)

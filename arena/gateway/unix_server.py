@@ -1,4 +1,4 @@
-"""A unix socket outside the sandbox that serves programs inside, in a thread with its own event loop."""
+"""A unix socket outside the sandbox that serves programs inside, in a thread with its own event loop; and how it refuses."""
 
 from __future__ import annotations
 
@@ -18,6 +18,14 @@ CONNECTIONS = 128
 QUEUE = 1024
 Handler = Callable[[socket.socket], Coroutine[Any, Any, None]]
 """Serves one connection, or the listener of all."""
+
+
+class Refusal(Exception):  # noqa: N818  an answer to a client, not an error of arena
+    """A refused request: the HTTP status, the reason, and the host and port to log, when only the refusal knows them."""
+
+    def __init__(self, status: int, reason: str, target: tuple[str, int] | None = None) -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.target = status, reason, target
 
 
 @contextmanager
@@ -46,15 +54,13 @@ def serving(path: Path, main: Handler, crashed: Callable[[BaseException], None] 
         finally:
             if not ended.done():
                 loop.call_soon_threadsafe(task.cancel)
-            error = ended.exception()
-            if error is not None and crashed is None:
+            if (error := ended.exception()) and crashed is None:
                 raise error
             path.unlink()
 
 
 def _report(crashed: Callable[[BaseException], None], ended: Future[None]) -> None:
-    error = ended.exception()
-    if error is not None:
+    if error := ended.exception():
         crashed(error)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.gateway.model.apis import error, models, parse_endpoint
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 from arena.schema import Api
 
 APIS: tuple[Api, ...] = ("anthropic", "responses", "chat", "gemini")

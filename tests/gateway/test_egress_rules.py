@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import UsageError
-from arena.gateway.egress.rules import Rule, check_allowed, parse_request, private, public, reachable, rule
-from arena.gateway.refusal import Refusal, Target
-
-SOMEWHERE = Target("host", 443)
+from arena.gateway.egress.rules import Rule, Target, check_allowed, parse_request, private, public, reachable, rule
+from arena.gateway.unix_server import Refusal
 
 
 @pytest.mark.parametrize(
@@ -134,16 +132,16 @@ def test_rules_cover_their_hosts_and_ports_only(host: str, port: int, allowed: b
 def test_private_and_metadata_addresses_are_refused(address: str, everywhere: bool, inside: bool) -> None:
     for reach, wanted in ((public, everywhere), (private, inside)):
         if wanted:
-            assert reachable([address], SOMEWHERE, reach) == [address]
+            assert reachable([address], reach) == [address]
         else:
             with pytest.raises(Refusal, match="private or reserved"):
-                reachable([address], SOMEWHERE, reach)
+                reachable([address], reach)
 
 
 def test_only_reachable_addresses_of_a_name_remain() -> None:
-    assert reachable(["10.0.0.1", "8.8.8.8", "::1"], SOMEWHERE, public) == ["8.8.8.8"]
+    assert reachable(["10.0.0.1", "8.8.8.8", "::1"], public) == ["8.8.8.8"]
     with pytest.raises(Refusal):
-        reachable([], SOMEWHERE, private)
+        reachable([], private)
 
 
 @given(st.binary(max_size=60), st.sampled_from([b"", b"CONNECT ", b"CONNECT good.example", b"CONNECT good.example:443"]))

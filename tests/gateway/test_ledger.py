@@ -14,10 +14,25 @@ from arena.errors import DataError
 from arena.files import jsonl
 from arena.files.jsonl import JsonLines
 from arena.gateway.config import Caps, ModelAccess, Stop
-from arena.gateway.model.ledger import Ledger, opened, read
-from arena.gateway.model.ledger_lines import FAILED, FAULTS, GOOD, Began, Closed, Ended, Full, Line, Refused, Stopped, Tokens
-from arena.gateway.model.outcome import with_estimate
-from arena.gateway.model.totals import Totals, caps_exhausted, failure_reason, request_failed
+from arena.gateway.model.ledger import (
+    FAILED,
+    FAULTS,
+    GOOD,
+    Began,
+    Closed,
+    Ended,
+    Full,
+    Ledger,
+    Line,
+    Refused,
+    Stopped,
+    Tokens,
+    Totals,
+    opened,
+    read,
+)
+from arena.gateway.model.state import caps_exhausted, failure_reason, request_failed
+from arena.gateway.model.usage import with_estimate
 from arena.schema import Route, Usage
 
 

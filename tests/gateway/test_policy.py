@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from arena.gateway.config import Caps, ModelAccess
 from arena.gateway.model.apis import Endpoint
 from arena.gateway.model.policy import BODY_BYTES, VALUES, check_body, check_head
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 from arena.schema import Api, Route
 
 APIS: tuple[Api, ...] = ("anthropic", "responses", "chat", "gemini")

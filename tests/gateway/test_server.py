@@ -175,10 +175,9 @@ def test_the_real_key_goes_out_and_nowhere_else(tmp_path: Path, api: Api):
     with run(tmp_path, api, Answer([STREAMS[api]])) as agent:
         reply = agent.ask(Cookie="a=b", Authorization=f"Bearer {agent.gateway.key}")
         headers = agent.upstream.received[0].headers
-        name, value = {
-            "anthropic": ("x-api-key", KEY),
-            "gemini": ("x-goog-api-key", KEY),
-        }.get(api, ("authorization", f"Bearer {KEY}"))
+        name, value = {"anthropic": ("x-api-key", KEY), "gemini": ("x-goog-api-key", KEY)}.get(
+            api, ("authorization", f"Bearer {KEY}")
+        )
         assert headers[name] == value
         assert agent.gateway.key not in str(agent.upstream.received)
         assert "cookie" not in headers

@@ -4,7 +4,7 @@ import pytest
 from yarl import URL
 
 from arena.gateway.model.upstream import Proxy, answer_headers, check_repeated_headers, environment_proxy, request_headers
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 
-from arena.gateway.model.ledger_lines import Tokens
+from arena.gateway.model.ledger import Tokens
 from arena.gateway.model.usage import price, reported_usd, tokens
 
 

@@ -17,9 +17,8 @@ from io import FileIO
 from pathlib import Path
 
 from arena.files.jsonl import JsonLines
-from arena.gateway.egress.rules import Reach, Rule, check_allowed, parse_request, public, reachable
-from arena.gateway.refusal import Refusal, Target
-from arena.gateway.unix_server import accept, serving
+from arena.gateway.egress.rules import Reach, Rule, Target, check_allowed, parse_request, public, reachable
+from arena.gateway.unix_server import Refusal, accept, serving
 
 HEAD_BYTES = 1 << 13
 HEAD_S = 5.0
@@ -161,7 +160,7 @@ class _Proxy:
         reason = "no address"
         try:
             async with asyncio.timeout(CONNECT_S):
-                found = reachable(await self.resolve(*target), target, self.reach)
+                found = reachable(await self.resolve(*target), self.reach)
                 for address in found:
                     entry.address = address
                     try:
@@ -173,7 +172,7 @@ class _Proxy:
         except OSError as error:  # the resolver's
             reason = error.strerror or str(error)
         entry.verdict = "failed"
-        raise Refusal(502, f"cannot reach {target.host}:{target.port}: {reason}", target)
+        raise Refusal(502, f"cannot reach {target.host}:{target.port}: {reason}")
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:

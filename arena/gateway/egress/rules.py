@@ -10,9 +10,10 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from arena.errors import UsageError
-from arena.gateway.refusal import Refusal, Target
+from arena.gateway.unix_server import Refusal
 
 HTTPS = 443
 LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -38,6 +39,13 @@ NEVER = (
 )
 """Metadata services of clouds, which hand out a machine's identity and keys, beside 169.254.0.0/16 (link-local). The last entry
 could lead to them."""
+
+
+class Target(NamedTuple):
+    """The host and port that a request names."""
+
+    host: str
+    port: int
 
 
 @dataclass(frozen=True)
@@ -104,17 +112,17 @@ def check_allowed(target: Target, rules: Iterable[Rule]) -> None:
         target.port == entry.port and (target.host.endswith(f".{entry.host}") if entry.below else target.host == entry.host)
         for entry in rules
     ):
-        raise Refusal(403, "not on the allowlist", target)
+        raise Refusal(403, "not on the allowlist")
 
 
-def reachable(addresses: Sequence[str], target: Target, reach: Reach) -> list[str]:
-    """The target's addresses that the proxy may connect to. Refusal 403 when there is none.
+def reachable(addresses: Sequence[str], reach: Reach) -> list[str]:
+    """Those of a name's addresses that the proxy may connect to. Refusal 403 when there is none.
 
     A public name may resolve to the host's own network (DNS rebinding).
     """
     found = [text for text in addresses if reach(ipaddress.ip_address(text))]
     if not found:
-        raise Refusal(403, "the name resolves to a private or reserved address", target)
+        raise Refusal(403, "the name resolves to a private or reserved address")
     return found
 
 

@@ -1,15 +1,24 @@
-"""Facts from one event of a stream, or from one whole answer: one pure function per interface."""
+"""Reading an answer while it passes: never delays it, and never keeps more of it than one event. One parser per interface."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from arena.gateway.model.apis import Json, inner
 from arena.gateway.model.redact import plain_message, plain_name
 from arena.schema import Api
 
-Json = Mapping[str, Any]
+FRAME_BYTES = 16 << 20
+"""Of one event. The content of a longer one stays unknown."""
+DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})")
+BROKER_DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|(0[1-9]|1[0-2])-?[0-3]\d)(?=:|$)")
+YEAR_MONTH = re.compile(r"-(2\d)(0[1-9]|1[0-2])(?=:|$)")
+SLUGS = {"googlevertex": "google", "mancer": "mancer2", "claudeonaws": "claudeplatformonaws"}
+"""Providers that OpenRouter names differently in its answers and its requests (both lists are in its Python package)."""
 OWN_FAULTS = ("context_length_exceeded", "invalid_prompt", "invalid_request_error")
 REFUSALS = {"refusal", "content_filter", "sensitive"}
 """Finish reasons that mean a refusal; z.ai calls it sensitive."""
@@ -37,16 +46,9 @@ class Facts:
 
     def then(self, later: Facts) -> Facts:
         """These facts, updated with later ones."""
-        return Facts(
-            model=later.model or self.model,
-            provider=later.provider or self.provider,
-            tier=later.tier or self.tier,
-            finish=later.finish or self.finish,
-            refused=later.refused or self.refused,
-            error=later.error or self.error,
-            own_fault=later.own_fault or self.own_fault,
-            usage={**self.usage, **{key: value for key, value in later.usage.items() if value is not None}},
-        )
+        known = {name: getattr(later, name) or value for name, value in vars(self).items()}
+        usage = {**self.usage, **{key: value for key, value in later.usage.items() if value is not None}}
+        return Facts(**known | {"usage": usage})
 
 
 def anthropic(event: Json) -> Facts:
@@ -54,9 +56,9 @@ def anthropic(event: Json) -> Facts:
     kind = event.get("type")
     if kind == "error":
         return _failed(event)
-    message = _inner(event, "message") if kind == "message_start" else event
-    usage = _inner(message, "usage")
-    ending = _inner(event, "delta") if kind == "message_delta" else message
+    message = inner(event, "message") if kind == "message_start" else event
+    usage = inner(message, "usage")
+    ending = inner(event, "delta") if kind == "message_delta" else message
     finish = plain_name(ending.get("stop_reason"))
     speed = "fast" if usage.get("speed") == "fast" else None
     return Facts(
@@ -76,18 +78,18 @@ def responses(event: Json) -> Facts:
         return _failed(event)
     if isinstance(kind, str) and kind.startswith("response.refusal."):
         return Facts(refused=True)
-    response = event if event.get("object") == "response" else _inner(event, "response")
+    response = event if event.get("object") == "response" else inner(event, "response")
     status = response.get("status")
     if status in ("failed", "cancelled"):
-        return replace(_failed(response), model=plain_name(response.get("model")), usage=_inner(response, "usage"))
-    reason = plain_name(_inner(response, "incomplete_details").get("reason"))
+        return replace(_failed(response), model=plain_name(response.get("model")), usage=inner(response, "usage"))
+    reason = plain_name(inner(response, "incomplete_details").get("reason"))
     return Facts(
         model=plain_name(response.get("model")),
         provider=plain_name(response.get("provider")),
         tier=_tier(response.get("service_tier")) if status in ("completed", "incomplete") else None,
         finish=reason or plain_name(status) if status in ("completed", "incomplete") else None,
         refused=reason in REFUSALS or any(_refuses(item) for item in _list(response, "output")),
-        usage=_inner(response, "usage"),
+        usage=inner(response, "usage"),
     )
 
 
@@ -95,7 +97,7 @@ def chat(event: Json) -> Facts:
     """A completion, or a chunk of one."""
     choice = next((entry for entry in _list(event, "choices") if isinstance(entry, dict)), {})
     finish = plain_name(choice.get("finish_reason"))
-    message = _inner(choice, "delta") or _inner(choice, "message")
+    message = inner(choice, "delta") or inner(choice, "message")
     failed = _failed(event) if event.get("error") or finish == "error" else Facts()
     return Facts(
         model=plain_name(event.get("model")),
@@ -105,16 +107,16 @@ def chat(event: Json) -> Facts:
         refused=finish in REFUSALS or bool(message.get("refusal")),
         error=failed.error,
         own_fault=failed.own_fault,
-        usage=_inner(event, "usage") or _inner(choice, "usage"),  # Moonshot puts it into the choice
+        usage=inner(event, "usage") or inner(choice, "usage"),  # Moonshot puts it into the choice
     )
 
 
 def gemini(event: Json) -> Facts:
     """A response; a stream is a sequence of them."""
     candidate = next((entry for entry in _list(event, "candidates") if isinstance(entry, dict)), {})
-    blocked = plain_name(_inner(event, "promptFeedback").get("blockReason"))
+    blocked = plain_name(inner(event, "promptFeedback").get("blockReason"))
     finish = plain_name(candidate.get("finishReason")) or blocked
-    usage = _inner(event, "usageMetadata")
+    usage = inner(event, "usageMetadata")
     return Facts(
         model=plain_name(event.get("modelVersion")),
         tier=_tier(usage.get("serviceTier")),
@@ -125,19 +127,14 @@ def gemini(event: Json) -> Facts:
     )
 
 
-PARSERS: Mapping[Api, Callable[[Json], Facts]] = {
-    "anthropic": anthropic,
-    "responses": responses,
-    "chat": chat,
-    "gemini": gemini,
-}
+PARSERS: Mapping[Api, Callable[[Json], Facts]] = {"anthropic": anthropic, "responses": responses, "chat": chat, "gemini": gemini}
 
 
 def error_message(body: Json) -> str:
     """The provider's own message in an error of any shape."""
     error = body.get("error")
-    inner = error if isinstance(error, dict) else body
-    for value in (inner.get("message"), error, body.get("message"), body.get("detail"), inner.get("code"), inner.get("type")):
+    own = error if isinstance(error, dict) else body
+    for value in (own.get("message"), error, body.get("message"), body.get("detail"), own.get("code"), own.get("type")):
         if isinstance(value, str) and (message := plain_message(value)):
             return message
     return "an error without a message"
@@ -145,8 +142,8 @@ def error_message(body: Json) -> str:
 
 def _failed(body: Json) -> Facts:
     error = body.get("error")
-    inner = error if isinstance(error, dict) else body
-    return Facts(error=error_message(body), own_fault=any(inner.get(key) in OWN_FAULTS for key in ("code", "type")))
+    own = error if isinstance(error, dict) else body
+    return Facts(error=error_message(body), own_fault=any(own.get(key) in OWN_FAULTS for key in ("code", "type")))
 
 
 def _refuses(item: object) -> bool:
@@ -159,11 +156,131 @@ def _tier(value: object) -> str | None:
     return None if found is None or found.lower() in ("standard", "default", "auto", "on_demand") else found
 
 
-def _inner(body: Json, field_name: str) -> Json:
-    found = body.get(field_name)
-    return found if isinstance(found, dict) else {}
-
-
 def _list(body: Json, field_name: str) -> list[Any]:
     found = body.get(field_name)
     return found if isinstance(found, list) else []
+
+
+class EventParser:
+    """The data of one stream's server-sent events, whatever the pieces and whatever the bytes.
+
+    Lines end with \\n or \\r\\n; no provider sends the lone \\r that the standard allows too.
+    """
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []
+        """Pieces of an unfinished line, joined once: a line may come in millions of pieces."""
+        self._data: list[bytes] = []
+        self._held_bytes = 0
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """The data of the events that this piece ends."""
+        *ends, rest = piece.split(b"\n")
+        for end in ends:
+            self._hold(end)
+            line = b"".join(self._line).removesuffix(b"\r")
+            self._line.clear()
+            if line:
+                name, _, value = line.partition(b":")
+                if name == b"data":
+                    self._data.append(value.removeprefix(b" "))
+                continue
+            event = b"\n".join(self._data)
+            self._data.clear()
+            self._held_bytes = 0
+            if event:
+                yield event
+        self._hold(rest)
+
+    def rest(self) -> Iterator[bytes]:
+        """The last event without the empty line that ends it; some servers omit that line."""
+        return self.feed(b"\n\n")
+
+    def _hold(self, piece: bytes) -> None:
+        self._held_bytes += len(piece)
+        if self._held_bytes > FRAME_BYTES:
+            self._data.clear()
+            self._line[:] = [b":"] if piece or self._line else []  # a comment: none of it is kept
+        elif piece:
+            self._line.append(piece)
+
+
+class AnswerReader:
+    """Reader of one answer. `facts` is what is known up to now."""
+
+    def __init__(self, api: Api, media_type: str) -> None:
+        self.facts = Facts()
+        self._parse = PARSERS[api]
+        self._events = EventParser() if media_type.startswith("text/event-stream") else None
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+
+    def feed(self, piece: bytes) -> None:
+        """Read bytes of the answer, in whatever pieces. Never raises."""
+        if self._events is not None:
+            for event in self._events.feed(piece):
+                self._take(event)
+            return
+        self._body_bytes += len(piece)
+        if self._body_bytes <= FRAME_BYTES:
+            self._body.append(piece)
+        else:
+            self._body.clear()
+
+    def end(self) -> None:
+        """Read the end of the answer."""
+        if self._events is not None:
+            for event in self._events.rest():
+                self._take(event)
+        elif self._body_bytes <= FRAME_BYTES:
+            self._take(b"".join(self._body))
+
+    def _take(self, data: bytes) -> None:
+        try:
+            found = json.loads(data.decode())
+        except (ValueError, RecursionError):
+            return
+        for event in found if isinstance(found, list) else [found]:  # a list: Gemini's stream when events were not requested
+            if isinstance(event, dict):
+                self.facts = self.facts.then(self._parse(event))
+
+
+def wrong_model(requested: str, answered: str | None, *, broker: bool = False) -> bool:
+    """Whether another model answered than the requested one. The same model's date may be added.
+
+    OpenRouter answers by another name of the same model:
+
+    `anthropic/claude-opus-4.8`   as `anthropic/claude-4.8-opus-20260528`
+    `moonshotai/kimi-k2.5`        as `moonshotai/kimi-k2.5-0127`
+    `x-ai/grok-4`                 as `x-ai/grok-4-07-09`
+    `qwen/qwen3-235b-a22b-2507`   as `qwen/qwen3-235b-a22b-07-25`
+
+    So for a broker the words count, and not their order. A variant (`:free`) must always be the same: it is another service
+    at another price.
+    """
+    if answered is None:
+        return False
+    requested, name = requested.lower(), answered.lower().removeprefix("models/")  # Gemini adds the prefix
+    if name == requested or (name.startswith(requested) and DATE.fullmatch(name[len(requested) :])):
+        return False
+    forms, accepted = (name, BROKER_DATE.sub("", name)), (requested, YEAR_MONTH.sub(r"-\2-\1", requested))
+    return not (broker and any(_words(form) == _words(other) for form in forms for other in accepted))
+
+
+def _words(model: str) -> tuple[str, str, list[str]]:
+    """The vendor, the variant, and the other words of the name."""
+    vendor, _, rest = model.rpartition("/")
+    name, _, variant = rest.partition(":")
+    return vendor, variant, sorted(re.split(r"[-.]", name))
+
+
+def wrong_provider(pin: Sequence[str], answered: str | None) -> bool:
+    """Whether a provider outside the pin answered. In `deepinfra/fp4` the part before the slash counts."""
+    if not pin or answered is None:
+        return False
+    allowed = {_slug(name) for name in pin}
+    return _slug(answered) not in allowed | {SLUGS[name] for name in allowed if name in SLUGS}
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.partition("/")[0].lower())

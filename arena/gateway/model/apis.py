@@ -1,15 +1,16 @@
-"""The four interfaces: their paths, where they put a key, and the form of their errors and lists of models."""
+"""The four interfaces: their paths, where they put a key, the form of their errors and lists of models, their JSON objects."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 from arena.schema import Api, Route
 
+Json = Mapping[str, Any]
 TARGET = re.compile(r"/(?:api/)?v1(?:beta)?/([!-\"$->@-~]+)(?:\?([!-\"$-~]*))?")
 """The targets of a program. The gateway drops the version, as the route's address has one too. No `#`."""
 MODEL_PATHS: Mapping[Api, str] = {"anthropic": "messages", "responses": "responses", "chat": "chat/completions"}
@@ -71,11 +72,8 @@ def key_header(api: Api, route: Route, key: str | None) -> dict[str, str]:
     """The real key, in the header that the route's provider reads."""
     if key is None:
         return {}
-    if api == "gemini" and not route.bearer:
-        return {"x-goog-api-key": key}
-    if api == "anthropic" and not route.bearer:
-        return {"x-api-key": key}
-    return {"Authorization": f"Bearer {key}"}
+    own = {"gemini": "x-goog-api-key", "anthropic": "x-api-key"}.get(api)
+    return {"Authorization": f"Bearer {key}"} if own is None or route.bearer else {own: key}
 
 
 def error(api: Api, status: int, reason: str) -> bytes:
@@ -105,3 +103,9 @@ def models(api: Api, model: str, path: str) -> bytes:
         entry = {"id": model, "object": "model", "created": 0, "owned_by": "arena"}
         listed = {"object": "list", "data": [entry]}
     return json.dumps(listed if path == "models" else entry).encode()
+
+
+def inner(body: Json, name: str) -> Json:
+    """The object in an object's field; an empty one when the field holds something else."""
+    found = body.get(name)
+    return found if isinstance(found, dict) else {}

@@ -16,22 +16,15 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from arena.gateway.config import ModelAccess
+from arena.gateway.model.answers import AnswerReader, wrong_model, wrong_provider
 from arena.gateway.model.apis import Endpoint, key_header
-from arena.gateway.model.ledger_lines import Began, Ended, How
-from arena.gateway.model.outcome import ObservedAnswer
+from arena.gateway.model.ledger import Began, Ended, How
 from arena.gateway.model.policy import ModelRequest
 from arena.gateway.model.redact import KeyGuard, plain_message, scrubbed
 from arena.gateway.model.state import RunState
-from arena.gateway.model.stream import AnswerReader, wrong_model, wrong_provider
-from arena.gateway.model.upstream import (
-    STREAM_HEAD_S,
-    WHOLE_HEAD_S,
-    Upstream,
-    answer_headers,
-    check_answer,
-    request_headers,
-)
-from arena.gateway.refusal import Refusal
+from arena.gateway.model.upstream import STREAM_HEAD_S, WHOLE_HEAD_S, Upstream, answer_headers, check_answer, request_headers
+from arena.gateway.model.usage import ObservedAnswer
+from arena.gateway.unix_server import Refusal
 
 STALLED_S = 50.0
 """A program that leaves a stream after the provider was silent for this long had a reason."""
@@ -122,7 +115,9 @@ class Exchange:
                 return _abort(request, response)
             if not data:
                 break
-            self._note_activity()
+            self._state.active_s = time.monotonic()
+            if self._observed.first_byte_s is None:
+                self._observed.first_byte_s = round(self._state.now_s() - self._began.s, 3)
             try:
                 if passes := guard.feed(data):
                     await response.write(passes)
@@ -165,11 +160,6 @@ class Exchange:
     def _fault(self, how: How) -> How:
         """The provider's fault, but not once arena has begun to end the sandbox."""
         return "left" if self._state.ending else how
-
-    def _note_activity(self) -> None:
-        self._state.note_activity()
-        if self._observed.first_byte_s is None:
-            self._observed.first_byte_s = round(self._state.now_s() - self._began.s, 3)
 
     def _read(self, reader: AnswerReader, data: bytes) -> None:
         observed = self._observed

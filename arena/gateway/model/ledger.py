@@ -1,31 +1,281 @@
 """The ledger: `ledger.jsonl` in a run's folder, from which the run's usage can be computed at any time.
 
-The gateway writes a line when a request begins and one when it ends, each before it does anything else. So a killed arena leaves
-the whole ledger.
+The gateway writes a line when a request begins and one when it ends, before anything else. So a killed arena leaves it whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
 from io import FileIO
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from arena.errors import DataError
 from arena.files.jsonl import JsonLines
 from arena.gateway.config import PATIENCE_S
-from arena.gateway.model.ledger_lines import Began, Ended, Full, Line, Refused
-from arena.gateway.model.totals import Totals
-from arena.schema import Usage
+from arena.schema import Api, Usage
 
+NAMES = 16
+"""Names of each kind that are kept: a sandbox may cause any number."""
+COUNTED = ("input", "cache_read", "cache_write", "output", "reasoning")
 ASIDE_BYTES = 4 << 20
 """Of the file, for lines that are not about requests to the model: a sandbox may cause any number of those."""
 FULL = "the ledger is full"
+
+Source = Literal["provider", "prices", "mixed"]
+How = Literal["whole", "refused", "incomplete", "cut", "stalled", "error", "rejected", "stopped", "left"]
+"""How a request ended.
+
+whole       answered, with a finish reason
+refused     the same, but the model refused
+incomplete  the answer ended properly, but without a finish reason
+cut         the answer broke off
+stalled     the program left a stream after the provider was silent for too long
+error       the provider reported a failure of its own, or did not answer
+rejected    the provider reported a fault of the request
+stopped     the gateway cut it: another model or provider answered, or the key was in the answer
+left        the program left, which is its right
+"""
+GOOD = ("whole", "refused")
+FAULTS = ("incomplete", "cut", "stalled", "error")
+"""Faults of the provider."""
+FAILED = (*FAULTS, "rejected", "stopped")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of one answer. Each token counts in one field only."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+    """The part of `cache_write` that the provider keeps for an hour, at a higher price."""
+    output: int = 0
+    reasoning: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.input + self.cache_read + self.cache_write + self.output + self.reasoning
+
+
+@dataclass(frozen=True)
+class Began:
+    """A request went out."""
+
+    n: int
+    """Its number, from 1."""
+    at: str
+    """UTC."""
+    s: float
+    """Seconds since the gateway began to serve."""
+    kind: Literal["model", "count"]
+    api: Api
+    model: str
+    effort: str | None
+    provider: tuple[str, ...]
+    """The pin: which providers may answer. Empty: any."""
+    path: str
+    bytes: int
+    """Of its body, unpacked."""
+    event: Literal["began"] = "began"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a request ended."""
+
+    n: int
+    s: float
+    how: How
+    status: int | None = None
+    """Of the provider's answer; None when there was none."""
+    first_byte_s: float | None = None
+    """Seconds from its beginning to the answer's first byte."""
+    seconds: float = 0.0
+    model: str | None = None
+    """The model that answered, as the answer names it; likewise the provider."""
+    provider: str | None = None
+    finish: str | None = None
+    tier: str | None = None
+    tokens: Tokens | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    """The provider's usage object, with plain strings."""
+    cost_usd: float | None = None
+    cost_source: Literal["provider", "prices"] | None = None
+    priced_as: str | None = None
+    """The price table's entry and version."""
+    error: str | None = None
+    bytes: int = 0
+    """Of the answer."""
+    charged_tokens: int = 0
+    """Beyond `tokens`, against the caps only: an estimate for an answer without numbers."""
+    charged_usd: float | None = 0.0
+    """The same beyond `cost_usd`; None without a price to estimate by."""
+    event: Literal["ended"] = "ended"
+
+    @property
+    def unmetered(self) -> bool:
+        """Whether the answer, or the part that arrived, may have used more than its numbers show."""
+        answered = self.how in ("left", "stalled") if self.status is None else self.status < 300
+        return answered and (self.tokens is None or self.finish is None)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A request that the gateway refused."""
+
+    at: str
+    s: float
+    status: int
+    path: str
+    reason: str
+    event: Literal["refused"] = "refused"
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """From this line on no request went out."""
+
+    at: str
+    s: float
+    status: str
+    message: str
+    event: Literal["stopped"] = "stopped"
+
+
+@dataclass(frozen=True)
+class Full:
+    """The ledger had no room for more lines."""
+
+    event: Literal["full"] = "full"
+
+
+@dataclass(frozen=True)
+class Closed:
+    """The run is over."""
+
+    s: float
+    backoff_s: float
+    """Time lost to the provider's failures, with one that lasted at the run's end."""
+    event: Literal["closed"] = "closed"
+
+
+Line = Began | Ended | Refused | Stopped | Full | Closed
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="event")])
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The sum of the lines up to now."""
+
+    usage: Usage = Usage()  # noqa: RUF009  frozen
+    counts: int = 0
+    """Requests to count tokens."""
+    in_flight: Mapping[int, Began] = field(default_factory=dict)
+    failing_since_s: float | None = None
+    """When the provider first failed after its last good answer."""
+    unfinished: int = 0
+    """Answers in a row without a finish reason."""
+    answered: bool = False
+    """Whether the model has given a good answer."""
+    charged_tokens: int = 0
+    """Estimated for answers without numbers: they count against the caps, and not as usage."""
+    spent_usd: float = 0.0
+    """What counts against the cap, with estimates."""
+    unbounded: bool = False
+    """Whether the cost of some answer cannot even be estimated."""
+    patience_s: float = PATIENCE_S
+    """The most that one period of failure counts as back-off."""
+    known_usd: float = 0.0
+    unpriced: bool = False
+    """Whether the cost of some answer is unknown, and with it the total."""
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, with the estimated ones."""
+        return self.charged_tokens + sum(int(getattr(self.usage, f"{name}_tokens")) for name in COUNTED)
+
+    def backoff_s(self, until_s: float) -> float:
+        """Seconds lost to the provider's failures, with the present one up to `until_s`."""
+        since_s = self.failing_since_s
+        lost_s = 0.0 if since_s is None else min(self.patience_s, max(0.0, until_s - since_s))
+        return round(self.usage.backoff_s + lost_s, 3)
+
+    def ended(self, until_s: float) -> Usage:
+        """The usage of a run that was over at `until_s`. Requests then in flight are unmetered."""
+        lost = sum(entry.kind == "model" for entry in self.in_flight.values())
+        return self.usage.model_copy(update={"unmetered": self.usage.unmetered + lost, "backoff_s": self.backoff_s(until_s)})
+
+    def add(self, line: Line) -> Totals:
+        """The totals with one more line."""
+        if isinstance(line, Began):
+            return self._began(line)
+        if isinstance(line, Closed):
+            usage = self.usage.model_copy(update={"backoff_s": line.backoff_s})
+            return replace(self, usage=usage, failing_since_s=None)
+        if not isinstance(line, Ended) or (began := self.in_flight.get(line.n)) is None:
+            return self
+        totals = replace(self, in_flight={n: entry for n, entry in self.in_flight.items() if n != line.n})
+        return totals if began.kind == "count" else totals._metered(line)._judged(began, line)
+
+    def _began(self, line: Began) -> Totals:
+        in_flight = {**self.in_flight, line.n: line}
+        if line.kind == "count":
+            return replace(self, in_flight=in_flight, counts=self.counts + 1)
+        more = {"requests": self.usage.requests + 1, "efforts": _with_name(self.usage.efforts, line.effort)}
+        return replace(self, in_flight=in_flight, usage=self.usage.model_copy(update=more))
+
+    def _metered(self, line: Ended) -> Totals:
+        """Add the tokens and the cost."""
+        usage, used = self.usage, line.tokens
+        known_usd = self.known_usd + (line.cost_usd or 0.0)
+        unpriced = self.unpriced or (used is not None and line.cost_usd is None)
+        source = _source(usage.cost_source, line.cost_source)
+        changes: dict[str, object] = {
+            "cost_usd": None if unpriced or source is None else known_usd,
+            "cost_source": None if unpriced else source,
+            "models": _with_name(usage.models, line.model),
+            "providers": _with_name(usage.providers, line.provider),
+            "unmetered": usage.unmetered + line.unmetered,
+        }
+        if used is not None:
+            changes |= {f"{name}_tokens": getattr(usage, f"{name}_tokens") + getattr(used, name) for name in COUNTED}
+        return replace(
+            self,
+            usage=usage.model_copy(update=changes),
+            known_usd=known_usd,
+            unpriced=unpriced,
+            charged_tokens=self.charged_tokens + line.charged_tokens,
+            spent_usd=self.spent_usd + (line.cost_usd or 0.0) + (line.charged_usd or 0.0),
+            unbounded=self.unbounded or line.charged_usd is None,
+        )
+
+    def _judged(self, began: Began, line: Ended) -> Totals:
+        """Add whether the provider failed."""
+        usage, since_s = self.usage, self.failing_since_s
+        if line.how in GOOD:
+            usage = usage.model_copy(update={"backoff_s": self.backoff_s(began.s)})
+            return replace(self, usage=usage, failing_since_s=None, unfinished=0, answered=True)
+        if line.how in FAILED:
+            usage = usage.model_copy(update={"failed": usage.failed + 1})
+        if line.how not in FAULTS:
+            return replace(self, usage=usage)
+        unfinished = self.unfinished + (line.how == "incomplete")
+        return replace(self, usage=usage, failing_since_s=line.s if since_s is None else since_s, unfinished=unfinished)
+
+
+def _source(one: Source | None, other: Source | None) -> Source | None:
+    return one or other if one is None or other is None or one == other else "mixed"
+
+
+def _with_name(names: tuple[str, ...], name: str | None) -> tuple[str, ...]:
+    return names if name is None or name in names or len(names) >= NAMES else (*names, name)
 
 
 class Ledger:
@@ -38,7 +288,8 @@ class Ledger:
 
     def add(self, line: Line) -> str:
         """Append a line. Returns why no further line can be written, or an empty string."""
-        aside = self._is_aside(line)
+        began = self.totals.in_flight.get(line.n) if isinstance(line, Ended) else line
+        aside = isinstance(line, Refused) or (isinstance(began, Began) and began.kind == "count")
         self.totals = self.totals.add(line)
         if aside and self._aside_bytes > ASIDE_BYTES:
             return ""
@@ -50,10 +301,6 @@ class Ledger:
         except OSError as error:
             return f"the ledger cannot be written ({error.strerror})"
 
-    def _is_aside(self, line: Line) -> bool:
-        began = self.totals.in_flight.get(line.n) if isinstance(line, Ended) else line
-        return isinstance(line, Refused) or (isinstance(began, Began) and began.kind == "count")
-
 
 @contextmanager
 def opened(path: Path, patience_s: float = PATIENCE_S) -> Iterator[Ledger]:
@@ -63,10 +310,7 @@ def opened(path: Path, patience_s: float = PATIENCE_S) -> Iterator[Ledger]:
 
 
 def read(path: Path) -> Usage:
-    """The usage that a ledger records, without an unfinished last line. DataError.
-
-    For a run that was killed, back-off counts up to the last line.
-    """
+    """The usage in a ledger, without an unfinished last line. In a killed run back-off counts up to the last line. DataError."""
     totals, until_s = Totals(), 0.0
     try:
         data = path.read_bytes()

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from arena.gateway.config import ModelAccess
 from arena.gateway.model import provider_tools
-from arena.gateway.model.apis import Endpoint, parse_endpoint, shown_keys
-from arena.gateway.model.provider_tools import WORD_CHARS, Json, normalized
+from arena.gateway.model.apis import Endpoint, Json, inner, parse_endpoint, shown_keys
+from arena.gateway.model.provider_tools import WORD_CHARS, normalized
 from arena.gateway.model.redact import plain_effort
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 from arena.schema import Api
 
 BODY_BYTES = 64 << 20
@@ -53,7 +53,8 @@ def check_head(access: ModelAccess, key: str, method: str, target: str, headers:
 
 def check_body(access: ModelAccess, endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> ModelRequest:
     """The request in a body. Refusal when it may not go out."""
-    plain_body = _decompressed(body) if _is_compressed(headers) else body
+    compressed = headers.get("Content-Encoding", "").strip().lower() in ("gzip", "deflate")
+    plain_body = _decompressed(body) if compressed else body
     data = _normalized_names(_parsed(plain_body))
     _check_model(access, endpoint, data)
     for name in OBJECTS & data.keys():
@@ -70,15 +71,11 @@ def check_body(access: ModelAccess, endpoint: Endpoint, headers: Mapping[str, st
 
 def _check_metered(access: ModelAccess, body: Json) -> None:
     """With a cap in tokens or dollars a stream must report its usage; a broker's stream does so anyway."""
-    reports = _inner(body, "streamoptions").get("include_usage") is True
+    reports = inner(body, "streamoptions").get("include_usage") is True
     if access.api == "chat" and access.caps.metered and not reports and not access.route.broker:
         raise Refusal(
             403, 'this run has a cap in tokens or dollars: the request must hold `stream_options` {"include_usage": true}'
         )
-
-
-def _is_compressed(headers: Mapping[str, str]) -> bool:
-    return headers.get("Content-Encoding", "").strip().lower() in ("gzip", "deflate")
 
 
 def _parsed(body: bytes) -> Json:
@@ -148,22 +145,19 @@ def _check_pin(pin: Sequence[str], body: Json) -> None:
         raise Refusal(403, f"`provider` {other[0][:WORD_CHARS]!r} is not allowed: it could leave no provider to answer")
     order, only = named.get("order"), named.get("only")
     fixed = (order is not None or only is not None) and named.get("allowfallbacks") is False
-    if not (fixed and order in (None, list(pin)) and (only is None or (isinstance(only, list) and _same(only, pin)))):
+    same = only is None or (isinstance(only, list) and sorted(map(str, only)) == sorted(pin))
+    if not (fixed and same and order in (None, list(pin))):
         wanted = json.dumps({"order": list(pin), "allow_fallbacks": False})
         raise Refusal(403, f"this run is pinned: the request must hold `provider` {wanted}")
 
 
-def _same(only: Sequence[object], pin: Sequence[str]) -> bool:
-    return sorted(map(str, only)) == sorted(pin)
-
-
 def _effort(api: Api, body: Json) -> object:
     if api == "gemini":
-        thinking = _normalized_names(_inner(_normalized_names(_inner(body, "generationconfig")), "thinkingconfig"))
+        thinking = _normalized_names(inner(_normalized_names(inner(body, "generationconfig")), "thinkingconfig"))
         return thinking.get("thinkinglevel") or _budget(thinking.get("thinkingbudget"))
-    thinking, reasoning = _inner(body, "thinking"), _inner(body, "reasoning")
+    thinking, reasoning = inner(body, "thinking"), inner(body, "reasoning")
     return (
-        _inner(body, "outputconfig").get("effort")
+        inner(body, "outputconfig").get("effort")
         or reasoning.get("effort")
         or body.get("reasoningeffort")
         or thinking.get("effort")
@@ -172,11 +166,6 @@ def _effort(api: Api, body: Json) -> object:
         or _budget(body.get("thinkingbudget"))
         or thinking.get("type")
     )
-
-
-def _inner(body: Json, name: str) -> Json:
-    found = body.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def _budget(tokens: object) -> str | None:

@@ -7,13 +7,12 @@ and underscores, as some providers accept `google_search` and `googleSearch` ali
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from arena.gateway.refusal import Refusal
+from arena.gateway.model.apis import Json, inner
+from arena.gateway.unix_server import Refusal
 from arena.schema import Api
 
-Json = Mapping[str, Any]
 WORD_CHARS = 60
 """Of a request's own words, shown in a refusal."""
 CONVERSATIONS = {"messages", "input", "system", "instructions", "contents", "systeminstruction"}
@@ -63,8 +62,7 @@ def check(api: Api, broker: bool, body: Json) -> None:
     for name, what in FORBIDDEN.items():
         if body.get(name):
             raise Refusal(403, f"`{name}` is not allowed: {what}")
-    settings = body.get("generationconfig")
-    for name in settings if isinstance(settings, dict) else ():
+    for name in inner(body, "generationconfig"):
         if normalized(name) in FORBIDDEN_SETTINGS:
             raise Refusal(403, f"`{name}` is not allowed: {FORBIDDEN_SETTINGS[normalized(name)]}")
     _check_tools(api, broker, body.get("tools"))
@@ -115,9 +113,7 @@ def _runs_in_program(api: Api, broker: bool, tool: Json, kind: object) -> bool:
         return kind in BROKER_TOOLS
     if api == "anthropic":
         return kind == "custom" or kind.startswith(ANTHROPIC_TOOLS)
-    environment = tool.get("environment")
-    local = isinstance(environment, dict) and environment.get("type") == "local"
-    return kind in OPENAI_TOOLS or (kind == "shell" and local)
+    return kind in OPENAI_TOOLS or (kind == "shell" and inner(tool, "environment").get("type") == "local")
 
 
 def _parts(value: object) -> Iterator[Json]:
@@ -129,15 +125,14 @@ def _parts(value: object) -> Iterator[Json]:
             left += item
         elif isinstance(item, dict):
             yield item
-            left += [inner for name, inner in item.items() if normalized(name) in CONTENT]
+            left += [more for name, more in item.items() if normalized(name) in CONTENT]
 
 
 def _check_part(api: Api, broker: bool, part: Json) -> None:
     kind = part.get("type")
     _check_tools(api, broker, part.get("tools"))
     if kind == "tool_addition":
-        tool = part.get("tool")
-        definition = tool.get("definition") if isinstance(tool, dict) else None
+        definition = inner(part, "tool").get("definition")
         if not isinstance(definition, dict):
             raise Refusal(403, "`tool_addition` must hold the tool's definition")
         _check_tools(api, broker, [definition])

@@ -65,10 +65,7 @@ def plain_name(value: object) -> str | None:
 
 def plain_effort(value: object) -> str | None:
     """An effort as the request writes it; `other` when it does not look like one."""
-    if value is None:
-        return None
-    text = str(value)
-    return text if EFFORT.fullmatch(text) else "other"
+    return None if value is None else str(value) if EFFORT.fullmatch(str(value)) else "other"
 
 
 def plain_json(value: Any, depth: int = DEPTH) -> Any:  # noqa: ANN401  JSON

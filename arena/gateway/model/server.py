@@ -7,6 +7,7 @@ import logging
 import secrets
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -19,8 +20,7 @@ from arena.gateway.config import ModelAccess, Stop
 from arena.gateway.model import apis, policy
 from arena.gateway.model.apis import Endpoint
 from arena.gateway.model.exchange import Exchange
-from arena.gateway.model.ledger import Ledger, opened
-from arena.gateway.model.ledger_lines import Tokens
+from arena.gateway.model.ledger import Ledger, Tokens, opened
 from arena.gateway.model.redact import plain_message, scrubbed
 from arena.gateway.model.state import RunState
 from arena.gateway.model.upstream import (
@@ -34,9 +34,7 @@ from arena.gateway.model.upstream import (
     tls_context,
 )
 from arena.gateway.model.usage import price
-from arena.gateway.refusal import Refusal
-from arena.gateway.unix_server import accept, serving
-from arena.schema import Usage
+from arena.gateway.unix_server import Refusal, accept, serving
 
 BODY_S = 60.0
 HELD_BYTES = 256 << 20
@@ -74,79 +72,32 @@ def serve(path: Path, ledger: Path, access: ModelAccess) -> Iterator[Gateway]:
             gateway.close()
 
 
-class Gateway:
-    """A gateway that serves. Every thread may read it."""
+class Gateway(RunState):
+    """A gateway that serves, with the state of its run."""
 
     def __init__(self, access: ModelAccess, ledger: Ledger) -> None:
+        super().__init__(access, ledger)
         self.key = f"arena-{secrets.token_hex(16)}"
         """Replaces the real key inside the sandbox; worthless anywhere else and after the run."""
         self.in_flight = 0
         """Requests that have gone out and not ended."""
         self.troubles: list[str] = []
         """Bugs of arena, as text."""
-        self._access = access
-        self._state = RunState(access, ledger)
         self._slots = asyncio.Semaphore(CONNECTIONS)
         self._held_bytes = 0
-
-    @property
-    def stop(self) -> Stop | None:
-        """Set once, when the run should be ended."""
-        return self._state.stop
-
-    @property
-    def stopped_s(self) -> float:
-        """When `stop` was set, on the monotonic clock; meaningless without it."""
-        return self._state.stopped_s
-
-    @property
-    def last_failure(self) -> str:
-        """Why the last request to the model failed, when that is the provider's fault; empty when it did not."""
-        return self._state.last_failure
-
-    @property
-    def refused(self) -> bool:
-        """Whether the model's last answer was a refusal."""
-        return self._state.refused
-
-    @property
-    def active_s(self) -> float:
-        """When the last byte passed in either direction, on the monotonic clock."""
-        return self._state.active_s
-
-    @property
-    def backoff_s(self) -> float:
-        """Seconds from the provider's first failure to its next good answer, with the failure that lasts now."""
-        return self._state.backoff_s
-
-    def leaving(self) -> None:
-        """Call this before arena ends the sandbox, from any thread: a connection that breaks later is not a fault."""
-        self._state.leaving()
-
-    def close(self) -> None:
-        """Write the ledger's last line. No request comes after it."""
-        self._state.close()
-
-    def last_failure_before(self, monotonic_s: float) -> str:
-        """Why the last request to the model that had begun by then failed; empty when it did not."""
-        return self._state.last_failure_before(monotonic_s)
 
     async def watch(self) -> None:
         """Until cancelled, check whether the provider has failed for too long."""
         while True:
             await asyncio.sleep(WATCH_S)
-            self._state.check_patience()
-
-    def usage(self) -> Usage:
-        """What the run used up to now: the same as `ledger.read` computes from the ledger."""
-        return self._state.usage()
+            self.check_patience()
 
     async def handle(self, upstream: Upstream, request: web.BaseRequest) -> web.StreamResponse:
         """Serve one request of the sandbox."""
         try:
             return await self._answer(upstream, request)
         except Refusal as refusal:
-            self._state.record_refusal(request.raw_path, refusal)
+            self.record_refusal(request.raw_path, refusal)
             return self._refuse(refusal)
         except (asyncio.CancelledError, ConnectionError):  # the program is gone
             raise
@@ -164,7 +115,7 @@ class Gateway:
         """End the run because the gateway itself has failed, a bug of arena."""
         text = self._bug("the gateway itself failed", error)
         self.troubles.append(text)
-        self._state.end_run(Stop("crashed", text))
+        self.end_run(Stop("crashed", text))
 
     def _bug(self, what: str, error: BaseException) -> str:
         return plain_message(scrubbed(f"{what}, a bug of arena: {repr(error)[:ERROR_CHARS]}", self._access.key))
@@ -181,21 +132,21 @@ class Gateway:
             return web.Response(body=body, content_type="application/json")
         async with self._slots, self._body(request) as data:
             model_request = policy.check_body(self._access, endpoint, request.headers, data)
-            self._state.admit()
+            self.admit()
             return await self._exchange(upstream, request, endpoint, model_request, data)
 
     async def _exchange(
         self, upstream: Upstream, request: web.BaseRequest, endpoint: Endpoint, model_request: policy.ModelRequest, body: bytes
     ) -> web.StreamResponse:
-        began = self._state.begin(endpoint, model_request)
-        exchange = Exchange(self._access, self._state, began)
+        began = self.begin(endpoint, model_request)
+        exchange = Exchange(self._access, self, began)
         self.in_flight += 1
         try:
             return await exchange.run(request, upstream, endpoint, model_request, body)
         except Refusal as refusal:  # its line in the ledger records it already
             return self._refuse(refusal)
         finally:
-            self._state.end(began, exchange.line())
+            self.end(began, exchange.line())
             self.in_flight -= 1  # last, so that a reader who sees none in flight sees the usage of all
 
     @asynccontextmanager
@@ -221,7 +172,7 @@ class Gateway:
                         raise Refusal(
                             413, f"the body is larger than {policy.BODY_BYTES >> 20} MiB, or too many large ones come at once"
                         )
-                    self._state.note_activity()
+                    self.active_s = time.monotonic()
         except TimeoutError:
             raise Refusal(408, f"the body did not arrive within {BODY_S:.0f} s") from None
         except web.RequestPayloadError:

@@ -20,7 +20,7 @@ import aiohttp
 from yarl import URL
 
 from arena.errors import UsageError
-from arena.gateway.refusal import Refusal
+from arena.gateway.unix_server import Refusal
 
 CONNECTIONS = 16
 CONNECT_S = 30.0
@@ -31,7 +31,6 @@ STREAM_HEAD_S, WHOLE_HEAD_S = 120.0, 600.0
 HEAD_BYTES = 1 << 16
 AIOHTTP_HEADERS = ("User-Agent", "Accept", "Content-Type")
 """Headers that aiohttp would add."""
-
 HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect"}
 KEYS = {"authorization", "x-api-key", "x-goog-api-key", "proxy-authorization", "cookie"}
 REPLACED = {"host", "content-length", "accept-encoding"}

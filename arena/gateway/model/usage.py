@@ -1,22 +1,36 @@
-"""Disjoint token counts from a provider's own numbers, and their cost.
+"""What an answer used and cost, for its line in the ledger: disjoint token counts, prices, and estimates without numbers.
 
 The interfaces differ in what each number includes. Prices come from the table in the genai-prices package; nothing is fetched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import genai_prices
 
-from arena.gateway.model.ledger_lines import Tokens
+from arena.gateway.config import ModelAccess
+from arena.gateway.model.answers import Facts, error_message
+from arena.gateway.model.apis import Json, inner
+from arena.gateway.model.ledger import Began, Ended, How, Tokens
+from arena.gateway.model.redact import plain_json, plain_message, scrubbed
 from arena.schema import Api
 
-Json = Mapping[str, Any]
 MOST = 1 << 40
 """A larger count is not believed."""
+RAW_BYTES = 1 << 12
+"""Kept of a provider's usage object."""
+BAD_KEY = b"API_KEY_INVALID"
+"""Google sends this with status 400, as if the request were at fault."""
+PROVIDER_STATUSES = (401, 402, 403, 404, 408, 409, 429)
+"""Statuses below 500 that are not about the request's content."""
+TOKEN_BYTES = 3
+"""Bytes of JSON with code per token: fewer than in fact, so that the estimate is rather too high."""
+TOKENS_PER_S = 100
+"""How fast a model may think unseen."""
 
 
 def tokens(api: Api, usage: Json) -> Tokens | None:
@@ -29,39 +43,29 @@ def _anthropic(usage: Json) -> Tokens | None:
     total_in, total_out = _count(usage, "input_tokens"), _count(usage, "output_tokens")
     if total_in is None or total_out is None:
         return None
-    thinking = _at_most(_count(_inner(usage, "output_tokens_details"), "thinking_tokens"), total_out)
+    thinking = _at_most(_count(inner(usage, "output_tokens_details"), "thinking_tokens"), total_out)
     written = _count(usage, "cache_creation_input_tokens") or 0
-    hour = _at_most(_count(_inner(usage, "cache_creation"), "ephemeral_1h_input_tokens"), written)
+    hour = _at_most(_count(inner(usage, "cache_creation"), "ephemeral_1h_input_tokens"), written)
     read = _count(usage, "cache_read_input_tokens") or 0
     return Tokens(total_in, read, written, hour, total_out - thinking, thinking)
 
 
 def _responses(usage: Json) -> Tokens | None:
     """Input includes the cache, output includes reasoning."""
-    return _inclusive(
-        _count(usage, "input_tokens"),
-        _count(usage, "output_tokens"),
-        _inner(usage, "input_tokens_details"),
-        _inner(usage, "output_tokens_details"),
-        None,
-    )
+    return _inclusive(usage, "input_tokens", "output_tokens", None)
 
 
 def _chat(usage: Json) -> Tokens | None:
     """As in a response, by other names. DeepSeek and Moonshot put the cached tokens in a field of their own."""
-    cached = _count(usage, "prompt_cache_hit_tokens")
-    return _inclusive(
-        _count(usage, "prompt_tokens"),
-        _count(usage, "completion_tokens"),
-        _inner(usage, "prompt_tokens_details"),
-        _inner(usage, "completion_tokens_details"),
-        _count(usage, "cached_tokens") if cached is None else cached,
-    )
+    hit, cached = _count(usage, "prompt_cache_hit_tokens"), _count(usage, "cached_tokens")
+    return _inclusive(usage, "prompt_tokens", "completion_tokens", cached if hit is None else hit)
 
 
-def _inclusive(total_in: int | None, total_out: int | None, of_in: Json, of_out: Json, cached: int | None) -> Tokens | None:
+def _inclusive(usage: Json, name_in: str, name_out: str, cached: int | None) -> Tokens | None:
+    total_in, total_out = _count(usage, name_in), _count(usage, name_out)
     if total_in is None or total_out is None:
         return None
+    of_in, of_out = inner(usage, f"{name_in}_details"), inner(usage, f"{name_out}_details")
     detail = _count(of_in, "cached_tokens")
     read = _at_most(cached if detail is None else detail, total_in)
     written = _at_most(_count(of_in, "cache_write_tokens"), total_in - read)
@@ -85,7 +89,7 @@ def reported_usd(usage: Json) -> float | None:
     cost = _dollars(usage.get("cost"))
     if cost is None or usage.get("is_byok") is not True:
         return cost
-    upstream = _dollars(_inner(usage, "cost_details").get("upstream_inference_cost"))
+    upstream = _dollars(inner(usage, "cost_details").get("upstream_inference_cost"))
     return None if upstream is None else cost + upstream
 
 
@@ -102,11 +106,6 @@ def _count(usage: Json, name: str) -> int | None:
 
 def _at_most(count: int | None, bound: int) -> int:
     return min(count or 0, bound)
-
-
-def _inner(usage: Json, name: str) -> Json:
-    found = usage.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 class Price(NamedTuple):
@@ -137,3 +136,95 @@ def price(provider: str | None, model: str, tokens: Tokens, at: datetime | None 
     if tokens.total and not found.total_price:  # the table lists the model without its prices
         return None
     return Price(float(found.total_price), found.model.id, f"genai-prices {genai_prices.__version__}")
+
+
+@dataclass
+class ObservedAnswer:
+    """What is known of an answer up to now."""
+
+    status: int | None = None
+    how: How | None = None
+    """Set when something happened to the answer on its way."""
+    error: str | None = None
+    first_byte_s: float | None = None
+    facts: Facts = field(default_factory=Facts)
+    read_bytes: int = 0
+    error_body: bytes = b""
+    """The beginning of an error's body."""
+
+    def line(self, access: ModelAccess, began: Began, now_s: float) -> Ended:
+        """The answer's line in the ledger."""
+        facts = self.facts
+        used = tokens(access.api, facts.usage) if facts.usage else None
+        cost = reported_usd(facts.usage)
+        listed = None
+        if cost is None and used is not None and facts.tier is None:  # the table lists the ordinary service only
+            listed = price(access.route.prices, access.model, used, datetime.fromisoformat(began.at))
+        raw = plain_json(facts.usage)
+        error = self.error or facts.error or (_error_in(self.error_body) if self.error_body else None)
+        line = Ended(
+            n=began.n,
+            s=now_s,
+            how=self.how or self._how(began),
+            status=self.status,
+            first_byte_s=self.first_byte_s,
+            seconds=round(now_s - began.s, 3),
+            model=facts.model,
+            provider=facts.provider,
+            finish=facts.finish,
+            tier=facts.tier,
+            tokens=used,
+            raw=raw if len(json.dumps(raw)) <= RAW_BYTES else {},
+            cost_usd=cost if listed is None else listed.usd,
+            cost_source="provider" if cost is not None else "prices" if listed is not None else None,
+            priced_as=None if listed is None else plain_message(f"{listed.model} ({listed.data})"),
+            error=None if error is None else scrubbed(plain_message(scrubbed(error, access.key)), access.key),
+            bytes=self.read_bytes,
+        )
+        return with_estimate(access, began, line)
+
+    def _how(self, began: Began) -> How:
+        status, facts = self.status or 0, self.facts
+        if status >= 300:
+            return "error" if status in PROVIDER_STATUSES or status >= 500 or BAD_KEY in self.error_body else "rejected"
+        if facts.error is not None:
+            return "rejected" if facts.own_fault else "error"
+        if facts.finish is None and began.kind == "model":
+            return "incomplete"
+        return "refused" if facts.refused else "whole"
+
+
+def with_estimate(access: ModelAccess, began: Began, line: Ended) -> Ended:
+    """The line with what counts against the run's caps beyond its own numbers: otherwise leaving early would be free."""
+    if began.kind == "count":
+        return line
+    known = line.tokens or Tokens()
+    if not line.unmetered:
+        # Metered, but at another service tier than the ordinary one, or for a model without a price.
+        usd = _usd(access, began, known) if line.tokens is not None and line.cost_usd is None else 0.0
+        return replace(line, charged_usd=usd)
+    known_in = known.input + known.cache_read + known.cache_write
+    known_out = known.output + known.reasoning
+    estimated_out = max(line.bytes // TOKEN_BYTES, int(line.seconds * TOKENS_PER_S))
+    estimate = replace(
+        known,
+        input=known.input if known_in else began.bytes // TOKEN_BYTES,
+        output=known.output + max(0, estimated_out - known_out),
+    )
+    usd = _usd(access, began, estimate)
+    beyond = None if usd is None else max(0.0, usd - (line.cost_usd or 0.0))
+    return replace(line, charged_tokens=estimate.total - known.total, charged_usd=beyond)
+
+
+def _usd(access: ModelAccess, began: Began, tokens: Tokens) -> float | None:
+    found = price(access.route.prices, access.model, tokens, datetime.fromisoformat(began.at))
+    return None if found is None else found.usd
+
+
+def _error_in(body: bytes) -> str:
+    try:
+        found = json.loads(body.decode())
+    except (ValueError, RecursionError):
+        return plain_message(body.decode(errors="replace"))
+    first = found[0] if isinstance(found, list) and found else found  # Gemini may send its errors in a list
+    return error_message(first) if isinstance(first, dict) else plain_message(str(first))

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from provider import STREAMS, TOKENS, events
 
-from arena.gateway.model.answers import PARSERS, Facts
-from arena.gateway.model.ledger_lines import Tokens
-from arena.gateway.model.stream import AnswerReader, EventParser, wrong_model, wrong_provider
+from arena.gateway.model.answers import PARSERS, AnswerReader, EventParser, Facts, wrong_model, wrong_provider
+from arena.gateway.model.ledger import Tokens
 from arena.gateway.model.usage import reported_usd, tokens
 from arena.schema import Api
 
@@ -181,9 +180,7 @@ def test_hostile_json_gives_no_facts(hostile: bytes):
             "chat",  # Moonshot puts the usage into the choice, and its cached tokens at the top
             {
                 "model": "m",
-                "choices": [
-                    {"finish_reason": "stop", "usage": {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 4}},
-                ],
+                "choices": [{"finish_reason": "stop", "usage": {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 4}}],
             },
             "m",
             "stop",
