@@ -27,7 +27,7 @@ pytest.importorskip("docker", reason="the package `docker` is not installed")
 
 from arena.sandboxes import docker
 from arena.sandboxes.docker import engine
-from arena.sandboxes.docker.config import User, configuration
+from arena.sandboxes.docker.start import User, configuration
 
 DOCKERD = ROOT / "scripts" / "dockerd"
 PYTHON = PythonEnvironment(version="3.12", interpreter="/usr/bin/python3.12", library_path="/opt/python/lib")

@@ -16,10 +16,9 @@ from pathlib import Path
 from arena.errors import SandboxError
 from arena.paths import secrets as arena_secrets
 from arena.sandboxes import MIB, RunningSandbox, SandboxSpec, selftest
-from arena.sandboxes.docker.config import User
 from arena.sandboxes.docker.engine import connected, engine_errors, host, sees_our_mounts, sweep
 from arena.sandboxes.docker.plan import container_plan, mount_points
-from arena.sandboxes.docker.start import Container, start
+from arena.sandboxes.docker.start import Container, User, start
 from arena.sandboxes.host import survey
 from arena.sandboxes.lifecycle import bounded_workspace, lifetime, limit_checks, throw_away_user, validated
 from arena.sandboxes.profile import bwrap_arguments

@@ -1,4 +1,4 @@
-"""Start a sandbox through a Docker engine, and wait until its process 1 has reported."""
+"""Start a sandbox through a Docker engine: its configuration, which holds nothing secret, and the wait for process 1."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from arena.errors import SandboxError
 from arena.sandboxes import SandboxSpec, cgroup, workspace_mount
-from arena.sandboxes.docker.config import ENTER_INSIDE, IMAGE, User, configuration, stage_mounts
-from arena.sandboxes.docker.engine import WORKSPACE_MOUNT, engine_errors, remove
+from arena.sandboxes.docker.engine import OWNER, WORKSPACE_MOUNT, engine_errors, remove
 from arena.sandboxes.docker.plan import Bind, Plan, image
-from arena.sandboxes.lifecycle import fixed_limits
+from arena.sandboxes.lifecycle import fixed_limits, rlimits
 from arena.sandboxes.profile import init_command
 from arena.sandboxes.programs.enter import CONTROL, SOCKET_FOLDER_INSIDE
 from arena.sandboxes.python_env import PythonEnvironment
@@ -29,8 +29,17 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 SOCKET_FOLDER = "socket"
+ENTER_INSIDE = "/run/arena/enter.py"
+IMAGE = "arena-sandbox"
 ENTER = Path(__file__).parents[1] / "programs" / "enter.py"
 RETRY_S = 0.2
+
+
+class User(NamedTuple):
+    """User and group of a sandbox, outside as well as inside."""
+
+    uid: int
+    gid: int
 
 
 class Container:
@@ -103,6 +112,61 @@ def start(
             raise SandboxError(f"the sandbox did not start: {container.stderr.read().decode(errors='replace').strip()}")
         failed.pop_all()
     return SandboxHandle(container, init, control, fixed_limits(spec, "cpuset")), container
+
+
+def stage_mounts(binds: Iterable[Bind], folder: Path) -> list[dict[str, Any]]:
+    """The engine's mounts for these binds; bytes become files of the folder."""
+    mounts = []
+    for index, bind in enumerate(binds):
+        source = bind.source
+        if isinstance(source, bytes):
+            path = folder / str(index)
+            path.write_bytes(source)
+            path.chmod(bind.mode)
+            source = path
+        mounts.append({"Type": "bind", "Source": str(source), "Target": bind.target, "ReadOnly": bind.read_only})
+    return mounts
+
+
+def configuration(
+    spec: SandboxSpec, plan: Plan, python: PythonEnvironment, user: User, mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The container's configuration. The engine's own filter stays on: no seccomp option is given."""
+    limits = spec.limits
+    ulimits = rlimits(spec, None)
+    return {
+        "Image": f"{IMAGE}:{image(plan)[0]}",
+        "Entrypoint": [python.interpreter, "-I", "-S", ENTER_INSIDE],
+        "Env": [f"LD_LIBRARY_PATH={python.library_path}"] if python.library_path else [],  # the rest comes over the socket
+        "User": f"{user.uid}:{user.gid}",
+        "Hostname": plan.hostname,
+        "Labels": {OWNER: tempdirs.owner()},
+        "HostConfig": {
+            "NetworkMode": "none" if plan.own_network else "host",
+            "IpcMode": "private",
+            "CgroupnsMode": "private",
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges:true"],
+            "Init": False,
+            "PidsLimit": limits.processes,
+            "Memory": limits.memory_bytes or 0,
+            "MemorySwap": limits.memory_bytes or 0,  # memory and swap together: no swap
+            "NanoCpus": int((limits.cpus or 0) * 1e9),
+            "CpusetCpus": ",".join(map(str, sorted(spec.cpus or ()))),
+            "OomScoreAdj": 1000,
+            "Ulimits": [
+                {"Name": name.removeprefix("RLIMIT_").lower(), "Soft": value, "Hard": value} for name, value in ulimits.items()
+            ],
+            "Mounts": mounts,
+            "Tmpfs": dict(plan.tmpfs),
+            "Devices": [
+                {"PathOnHost": str(path), "PathInContainer": str(path), "CgroupPermissions": "rw"} for path in plan.devices
+            ],
+            # Only the message of enter.py when it fails; the command's streams are pipes of arena's.
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "64k"}},
+        },
+    }
 
 
 def _listen(folder: Path) -> socket.socket:
