@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,11 +34,11 @@ from arena.sandboxes.programs.launch import STAGING
 from arena.sandboxes.python_env import PythonEnvironment, current_python
 from arena.sandboxes.running import PROOF_S, START_LIMIT_S, SandboxHandle, become_subreaper, handshake
 from arena.sandboxes.watchdog import process_tree
+from arena.sandboxes.workspace_mount import WorkspaceMount
 from arena.system import process
 
 LAUNCH = Path(__file__).with_name("programs") / "launch.py"
-OLDEST = (0, 8)
-"""First bwrap with --disable-userns."""
+OLDEST = (0, 8)  # first bwrap with --disable-userns
 SETTINGS = {
     "kernel.apparmor_restrict_unprivileged_userns": (
         "1",
@@ -67,15 +67,7 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
             spec = replace(spec, workspace=mount.path)
         arguments = bwrap_arguments(spec, python, survey(arena_secrets() if secrets is None else secrets))
         checks, enforced = limit_checks(spec, group, mount)
-        running = start(
-            spec,
-            arguments,
-            python,
-            uid,
-            groups=group.procs_files,
-            workspace=mount.fd if mount else None,
-            in_force=group.in_force | enforced,
-        )
+        running = start(spec, arguments, python, uid, group, mount, group.in_force | enforced)
         running.workspace, running.before_kill = spec.workspace, group.prepare_kill
         yield stack.enter_context(lifetime(running, checks, group.exceeded, mount))
 
@@ -85,15 +77,13 @@ def start(
     arguments: tuple[Argument, ...],
     python: PythonEnvironment,
     uid: int | None,
-    *,
-    groups: Sequence[str] = (),
-    workspace: int | None = None,
+    group: cgroup.SandboxCgroup,
+    mount: WorkspaceMount | None,
     in_force: Mapping[str, str],
 ) -> SandboxHandle:
     """Start bwrap with these arguments, as user `uid` when we are root. The workspace must be that user's already.
 
-    `groups` are the files by which it enters its control groups, `workspace` is the descriptor of a mount that one of the
-    arguments lies in, and `in_force` holds the limits that these two enforce.
+    It enters `group` itself. One of the arguments lies in `mount`. `in_force` holds the limits that these two enforce.
     """
     bwrap_path = find_bwrap()
     become_subreaper()
@@ -107,12 +97,12 @@ def start(
             "bwrap": bwrap_path,
             "argv": ["bwrap", "--args", str(handed[-1]), "--", *init_command(spec, python, theirs.fileno())],
             "env": {"PATH": "/usr/bin:/bin"},  # nothing of arena's: bwrap's environment shows inside until init.py runs
-            "groups": list(groups),
+            "groups": group.procs_files,
             "limits": rlimits(spec, uid),
             "cpus": sorted(spec.cpus or ()),
             "uid": uid,
             "sources": sources,
-            "workspace": workspace,
+            "workspace": mount.fd if mount else None,
         }
         handed.append(process.readable_fd(marshal.dumps(order)))
         handed.append(process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -124,7 +114,7 @@ def start(
                 stdin=handed[-1],
                 # Its own loader may need the path; nothing else of our environment goes on.
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                pass_fds=(*handed[:-1], theirs.fileno(), *spec.pass_fds, *(() if workspace is None else (workspace,))),
+                pass_fds=(*handed[:-1], theirs.fileno(), *spec.pass_fds, *((mount.fd,) if mount else ())),
             )
         except OSError as error:
             ours.close()
@@ -201,8 +191,7 @@ def _in_force(spec: SandboxSpec, uid: int | None, others: Mapping[str, str]) -> 
 
 def find_bwrap() -> str:
     """Path of bwrap."""
-    found = shutil.which("bwrap")
-    if found is None:
+    if (found := shutil.which("bwrap")) is None:
         raise SandboxError(
             "bwrap is not on PATH; install it: `apt-get install bubblewrap` (also its name with dnf, pacman, apk, zypper)"
         )

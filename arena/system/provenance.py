@@ -29,12 +29,10 @@ def commit() -> str | None:
     if (root := paths.checkout()) is None:
         return None
     try:
-        described = process.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], limit_s=20
-        )
+        done = process.run(["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], limit_s=20)
     except OSError:  # no git here
         return None
-    return described.stdout.decode().strip() if described.returncode == 0 else None
+    return done.stdout.decode().strip() if done.returncode == 0 else None
 
 
 def version(distribution: str) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 from arena.errors import SandboxError
 from arena.sandboxes import SandboxSpec, cgroup, workspace_mount
@@ -20,7 +20,7 @@ from arena.sandboxes.docker.plan import Bind, Plan, image
 from arena.sandboxes.lifecycle import fixed_limits, rlimits
 from arena.sandboxes.profile import init_command
 from arena.sandboxes.programs.enter import CONTROL, SOCKET_FOLDER_INSIDE
-from arena.sandboxes.python_env import PythonEnvironment
+from arena.sandboxes.python_env import PythonEnvironment, current_python
 from arena.sandboxes.running import START_LIMIT_S, SandboxHandle, handshake
 from arena.sandboxes.workspace_mount import WorkspaceMount
 from arena.system import process, tempdirs
@@ -35,13 +35,6 @@ ENTER = Path(__file__).parents[1] / "programs" / "enter.py"
 RETRY_S = 0.2
 
 
-class User(NamedTuple):
-    """User and group of a sandbox, outside as well as inside."""
-
-    uid: int
-    gid: int
-
-
 class Container:
     """A started container as a `LaunchedProcess`: two streams, and an end."""
 
@@ -51,8 +44,7 @@ class Container:
         self.stdout: IO[bytes] = os.fdopen(stdout, "rb")
         self.stderr: IO[bytes] = os.fdopen(stderr, "rb")
         self.returncode: int | Any = None
-        self.memory_ended = False
-        """Whether its memory was used up, once it has ended."""
+        self.memory_ended = False  # whether its memory was used up, once it has ended
         self._name = name
         self._engine = engine
         self._wait_lock = threading.Lock()
@@ -69,15 +61,10 @@ class Container:
 
 
 def start(
-    engine: APIClient,
-    undo: ExitStack,
-    spec: SandboxSpec,
-    plan: Plan,
-    python: PythonEnvironment,
-    user: User,
-    mount: WorkspaceMount | None,
+    engine: APIClient, undo: ExitStack, spec: SandboxSpec, plan: Plan, uid: int, mount: WorkspaceMount | None
 ) -> tuple[SandboxHandle, Container]:
     """Create the container and start it. `undo` gets the steps to take when it has ended."""
+    python = current_python()
     with ExitStack() as stack:
         folder = stack.enter_context(tempdirs.folder())
         (folder / SOCKET_FOLDER).mkdir()
@@ -89,7 +76,7 @@ def start(
             place.mkdir()
             stack.enter_context(workspace_mount.attached(mount.fd, place))
             binds = [replace(bind, source=place / mount.path.name) if bind.source == mount.path else bind for bind in binds]
-        name = _create(engine, plan, configuration(spec, plan, python, user, stage_mounts(binds, folder)))
+        name = _create(engine, plan, configuration(spec, plan, python, uid, stage_mounts(binds, folder)))
         undo.callback(remove, engine, name)
         with engine_errors("the sandbox did not start"):
             engine.start(name)
@@ -129,17 +116,17 @@ def stage_mounts(binds: Iterable[Bind], folder: Path) -> list[dict[str, Any]]:
 
 
 def configuration(
-    spec: SandboxSpec, plan: Plan, python: PythonEnvironment, user: User, mounts: list[dict[str, Any]]
+    spec: SandboxSpec, plan: Plan, python: PythonEnvironment, uid: int, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """The container's configuration. The engine's own filter stays on: no seccomp option is given."""
     limits = spec.limits
-    ulimits = rlimits(spec, None)
+    ulimits = {name.removeprefix("RLIMIT_").lower(): value for name, value in rlimits(spec, None).items()}
     return {
         "Image": f"{IMAGE}:{image(plan)[0]}",
         "Entrypoint": [python.interpreter, "-I", "-S", ENTER_INSIDE],
         "Env": [f"LD_LIBRARY_PATH={python.library_path}"] if python.library_path else [],  # the rest comes over the socket
-        "User": f"{user.uid}:{user.gid}",
-        "Hostname": plan.hostname,
+        "User": f"{uid}:{uid}",  # outside as well as inside
+        "Hostname": plan.identity["--hostname"],
         "Labels": {OWNER: tempdirs.owner()},
         "HostConfig": {
             "NetworkMode": "none" if plan.own_network else "host",
@@ -155,14 +142,10 @@ def configuration(
             "NanoCpus": int((limits.cpus or 0) * 1e9),
             "CpusetCpus": ",".join(map(str, sorted(spec.cpus or ()))),
             "OomScoreAdj": 1000,
-            "Ulimits": [
-                {"Name": name.removeprefix("RLIMIT_").lower(), "Soft": value, "Hard": value} for name, value in ulimits.items()
-            ],
+            "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in ulimits.items()],
             "Mounts": mounts,
             "Tmpfs": dict(plan.tmpfs),
-            "Devices": [
-                {"PathOnHost": str(path), "PathInContainer": str(path), "CgroupPermissions": "rw"} for path in plan.devices
-            ],
+            "Devices": [{"PathOnHost": at, "PathInContainer": at, "CgroupPermissions": "rw"} for at in map(str, plan.devices)],
             # Only the message of enter.py when it fails; the command's streams are pipes of arena's.
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "64k"}},
         },
@@ -205,9 +188,8 @@ def _accept(engine: APIClient, name: str, listener: socket.socket) -> socket.soc
         except TimeoutError:
             with engine_errors("the sandbox did not start"):
                 if not engine.inspect_container(name)["State"]["Running"]:
-                    raise SandboxError(
-                        f"the sandbox did not start: {engine.logs(name).decode(errors='replace').strip()}"
-                    ) from None
+                    why = engine.logs(name).decode(errors="replace").strip()
+                    raise SandboxError(f"the sandbox did not start: {why}") from None
             continue
         control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         return control
