@@ -18,8 +18,7 @@ from arena.results.run_folder import RunFolder
 from arena.sandboxes.backends import backend
 from arena.schema import Annotation, Score, Session, SubmissionRecord
 from arena.submission import NoSubmission, Submission, collect
-from arena.system import machine
-from arena.system.provenance import origin
+from arena.system.provenance import origin, processor
 
 Report = Callable[[Progress], None]
 
@@ -72,7 +71,7 @@ def _play(spec: RunSpec, folder: RunFolder, device_node: int | None, report: Rep
         spec.problem,
         profile,
         spec.problem.shapes[profile],
-        machine.processor(),
+        processor(),
         problem_folder=paths.problems() / spec.problem.name,
         kit_folder=paths.problems() / "kit",
     )

@@ -23,7 +23,7 @@ from arena.gateway.network import Network
 from arena.results import run_folder
 from arena.sandboxes import Limits, Sandbox, SandboxSpec, docker
 from arena.sandboxes.backends import backend
-from arena.sandboxes.bwrap.start import find_bwrap
+from arena.sandboxes.bwrap import find_bwrap
 from arena.sandboxes.limits import limits_for
 from arena.schema import Cell, Harness, Model
 from arena.system import process

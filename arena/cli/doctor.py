@@ -21,7 +21,7 @@ from arena.errors import ArenaError, SandboxError, UsageError
 from arena.plan import home
 from arena.sandboxes import docker
 from arena.sandboxes.backends import backend
-from arena.system import machine
+from arena.system.provenance import machine
 
 MARKS = {"ok": "[green]ok     [/]", "missing": "[bold red]missing[/]", "note": "[yellow]note   [/]"}
 WIDTH = 18
@@ -65,7 +65,7 @@ def doctor(
 
 
 def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
-    yield Check("machine", "ok", machine.describe())
+    yield Check("machine", "ok", machine())
     sandbox, torch = _check("sandbox", lambda: _sandbox(sandbox_name)), _torch()
     yield sandbox
     yield _docker()

@@ -21,7 +21,8 @@ from arena.sandboxes import SandboxSpec
 from arena.sandboxes.backends import backend
 from arena.sandboxes.limits import limits_for
 from arena.schema import Hardware, Problem
-from arena.system import machine, tempdirs
+from arena.system import tempdirs
+from arena.system.provenance import processor
 
 
 # Not interspersed: all words after the command's first word belong to the command, options included.
@@ -84,7 +85,7 @@ def _fill(folder: run_folder.RunFolder, problem: Problem, hardware: Hardware) ->
         problem,
         hardware.profile,
         problem.shapes[hardware.profile],
-        machine.processor(),
+        processor(),
         problem_folder=paths.problems() / problem.name,
         kit_folder=paths.problems() / "kit",
     )

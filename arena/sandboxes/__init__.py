@@ -24,15 +24,13 @@ class Limits:
     tmp_bytes: int = 2048 * MIB
     home_bytes: int = 1024 * MIB
     shm_bytes: int = 1024 * MIB
-    file_bytes: int = 2048 * MIB
-    """Largest single file (RLIMIT_FSIZE)."""
+    file_bytes: int = 2048 * MIB  # largest single file (RLIMIT_FSIZE)
     open_files: int = 4096
     processes: int = 2048
     """By a control group, and by RLIMIT_NPROC where the sandbox has a user namespace or a uid that it counts for."""
     memory_bytes: int | None = None
     """All memory of the sandbox, its tmpfs included: by a control group, else by the watchdog (watchdog.py). None: no limit."""
-    cpus: float | None = None
-    """CPU time per time, in processors (a control group's quota). None: no limit."""
+    cpus: float | None = None  # CPU time per time, in processors (a control group's quota). None: no limit.
     workspace_bytes: int | None = None
     """An agent's workspace: as root a tmpfs of that size, else by the watchdog. None: no limit."""
     workspace_files: int | None = None
@@ -43,22 +41,15 @@ class SandboxSpec:
     """One sandboxed command and all that it may see."""
 
     kind: Literal["agent", "worker"]
-    command: tuple[str, ...]
-    """Argument list as seen inside; the first word is looked up on the sandbox's PATH."""
-    workspace: Path | None = None
-    """Host folder bound read-write at /workspace; without it /workspace is empty and read-only."""
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    """Read-only files inside: absolute path -> content."""
+    command: tuple[str, ...]  # argument list as seen inside; the first word is looked up on the sandbox's PATH
+    workspace: Path | None = None  # host folder bound read-write at /workspace; without it /workspace is empty and read-only
+    files: Mapping[str, bytes] = field(default_factory=dict)  # read-only files inside: absolute path -> content
     home: Mapping[str, bytes] = field(default_factory=dict)
     """Files that HOME holds at the start and that the command may change: path below HOME -> content."""
-    binds: Mapping[str, Path] = field(default_factory=dict)
-    """Host folders shown read-only: absolute path inside -> folder."""
-    path: tuple[str, ...] = ()
-    """Folders that come first on PATH."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Added to the sandbox's own short environment."""
-    pass_fds: tuple[int, ...] = ()
-    """File descriptors that stay open inside under the same numbers."""
+    binds: Mapping[str, Path] = field(default_factory=dict)  # host folders shown read-only: absolute path inside -> folder
+    path: tuple[str, ...] = ()  # folders that come first on PATH
+    env: Mapping[str, str] = field(default_factory=dict)  # added to the sandbox's own short environment
+    pass_fds: tuple[int, ...] = ()  # file descriptors that stay open inside under the same numbers
     network: Literal["none", "open"] = "none"
     """`open` shares the host's network namespace: such a run is not sealed and must be marked so."""
     bridges: Mapping[int, Path] = field(default_factory=dict)
@@ -66,8 +57,7 @@ class SandboxSpec:
     stdin: bytes = b""
     cpus: frozenset[int] | None = None
     """Processors that the sandbox may use. When given, the filter also refuses `sched_setaffinity`."""
-    gpu: int | None = None
-    """Index of the one GPU whose device nodes are bound; None binds none."""
+    gpu: int | None = None  # index of the one GPU whose device nodes are bound; None binds none
     limits: Limits = field(default_factory=Limits)
 
 
@@ -76,22 +66,17 @@ class LostFiles:
     """Files of a workspace that could not be kept in the folder that it came from."""
 
     count: int = 0
-    first: tuple[str, ...] = ()
-    """Some of them, by path, each with the reason: a sandbox may make any number, of any length."""
+    first: tuple[str, ...] = ()  # some of them, by path, each with the reason: a sandbox may make any number, of any length
 
 
 class RunningSandbox(Protocol):
     """A started sandbox. Leaving its `with` block kills what is left and proves that no process remains."""
 
-    stdout: BinaryIO
-    """Read end of the command's standard output (a pipe)."""
+    stdout: BinaryIO  # read end of the command's standard output (a pipe)
     stderr: BinaryIO
-    limits: Mapping[str, str]
-    """Which limits are in force, and by what mechanism."""
-    workspace: Path | None
-    """Where the host can read the workspace while the sandbox runs; None without one."""
-    exceeded: tuple[str, ...]
-    """Which limits the sandbox has reached, in words. Known when its block has been left, as is `lost`."""
+    limits: Mapping[str, str]  # which limits are in force, and by what mechanism
+    workspace: Path | None  # where the host can read the workspace while the sandbox runs; None without one
+    exceeded: tuple[str, ...]  # which limits the sandbox has reached, in words. Known when its block has been left, as is `lost`.
     lost: LostFiles
 
     def wait(self, timeout_s: float | None = None) -> int | None:

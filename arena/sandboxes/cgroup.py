@@ -23,15 +23,11 @@ from arena.sandboxes.programs import keeper
 from arena.system import process
 
 CONTROLLERS = ("memory", "pids", "cpu")
-LIMIT_NAMES = {"memory": "memory", "pids": "processes", "cpu": "cpu"}
-"""Names in `RunningSandbox.limits`."""
+LIMIT_NAMES = {"memory": "memory", "pids": "processes", "cpu": "cpu"}  # names in `RunningSandbox.limits`
 NAME = "arena-"
 NAME_PATTERN = NAME + "[0-9a-f]" * 8
 PERIOD_US = 100_000
-NEARLY = 0.98
-REMOVAL_S = 2.0
-"""A group stays busy for a moment after its last process has been reaped."""
-KEEPER = Path(__file__).with_name("programs") / "keeper.py"
+REMOVAL_S = 2.0  # a group stays busy for a moment after its last process has been reaped
 
 
 class Cgroup(NamedTuple):
@@ -46,10 +42,8 @@ class Setting(NamedTuple):
 
     file: str
     value: str
-    description: str = ""
-    """The limit in words."""
-    needed: bool = True
-    """False: not every kernel has it, and without it the limit still holds."""
+    description: str = ""  # the limit in words
+    needed: bool = True  # False: not every kernel has it, and without it the limit still holds
 
 
 NO_QUOTA = {1: ("cpu.cfs_quota_us", "-1"), 2: ("cpu.max", "max")}
@@ -169,8 +163,7 @@ class SandboxCgroup:
     """The groups of one sandbox, from before its start to after its end."""
 
     def __init__(self, limits: Limits, parents: Mapping[str, Cgroup], fair: bool = False) -> None:
-        self.in_force: dict[str, str] = {}
-        """Limits that the group enforces, in the words of `RunningSandbox.limits`."""
+        self.in_force: dict[str, str] = {}  # limits that the group enforces, in the words of `RunningSandbox.limits`
         self._limits = limits
         self._parents = parents
         self._fair = fair
@@ -209,7 +202,7 @@ class SandboxCgroup:
         # fail at the same time leave the peak a few short.
         refused = events(self._read("pids", "pids.events")).get("max", 0)
         most = int(self._read("pids", "pids.peak") or 0)
-        if refused or most >= NEARLY * self._limits.processes:
+        if refused or most >= 0.98 * self._limits.processes:
             reached.append(f"it was at its limit of {self._limits.processes} processes")
         return reached
 
@@ -293,7 +286,7 @@ def _sweep(parent: Path) -> None:
 def _start_keeper(folders: list[Path]) -> None:
     """Start the keeper. Nothing waits for it: it ends after us, unless it is killed."""
     environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-    started = process.start([sys.executable, "-I", "-S", str(KEEPER), *map(str, folders)], env=environment)
+    started = process.start([sys.executable, "-I", "-S", keeper.__file__, *map(str, folders)], env=environment)
     for stream in (started.stdout, started.stderr):
         assert stream is not None
         stream.close()

@@ -5,18 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from arena.sandboxes import LostFiles
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-PLAIN_MODE = 0o777
-"""No set-user-id bit survives: the copy belongs to another user."""
+PLAIN_MODE = 0o777  # no set-user-id bit survives: the copy belongs to another user
 PIECE_BYTES = 1 << 30
-NAMED = 100
-"""At most so many lost files are named; all are counted."""
+NAMED = 100  # at most so many lost files are named; all are counted
 PATH_CHARACTERS = 400
 """At most so many characters of a path are shown: 1,500 sockets below 1,500 folders with long names were 587 MiB of text."""
 
@@ -36,8 +34,7 @@ class Level:
 
     name: str
     status: os.stat_result
-    left: list[Entry]
-    """Entries still to be copied, the next one last."""
+    left: list[Entry]  # entries still to be copied, the next one last
 
 
 def copy(
@@ -51,18 +48,19 @@ def copy(
     return _Copy(owner, cap_bytes, small_bytes, reserve_bytes).run(source, target)
 
 
+@dataclass
 class _Copy:
     """One copy in progress. Two descriptors are open at a time, however deep the tree is: `..` leads back."""
 
-    def __init__(self, owner: int | None, cap_bytes: int, small_bytes: int, reserve_bytes: int) -> None:
-        self.owner = owner
-        self.left_bytes = cap_bytes
-        self.small_bytes = small_bytes
-        self.reserve_bytes = reserve_bytes
-        self.lost = 0
-        self.named: list[str] = []
-        self.levels: list[Level] = []
-        self.source_fd = self.target_fd = -1
+    owner: int | None
+    left_bytes: int
+    small_bytes: int
+    reserve_bytes: int
+    lost: int = 0
+    named: list[str] = field(default_factory=list)
+    levels: list[Level] = field(default_factory=list)
+    source_fd: int = -1
+    target_fd: int = -1
 
     def run(self, source: Path, target: Path) -> LostFiles:
         """Copy folder by folder."""

@@ -12,24 +12,14 @@ from pathlib import Path
 from arena.errors import SandboxError
 
 ETC = (
-    "alternatives",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "mime.types",
-    "OpenCL",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-    "vulkan",
+    *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "OpenCL"),
+    *("ssl/certs", "ssl/openssl.cnf", "vulkan"),
 )
 """The files of /etc that a sandbox sees; arena makes up its own accounts and names."""
-PROFILER = Path("/opt/nvidia/nsight-compute")
-"""Where /usr/local/cuda/bin/ncu looks for itself."""
+PROFILER = Path("/opt/nvidia/nsight-compute")  # where /usr/local/cuda/bin/ncu looks for itself
 RESOLVER = Path("/etc/resolv.conf")
 PATH = ("/usr/local/cuda/bin", "/usr/local/bin", "/usr/bin", "/bin")
 """Folders of programs that host and sandbox share, in the order of the sandbox's PATH."""
-PARAMETERS = Path("/proc/driver/nvidia/params")
 
 
 def program(name: str) -> str | None:
@@ -40,42 +30,32 @@ def program(name: str) -> str | None:
 
 def counters_closed() -> bool:
     """Whether the NVIDIA driver reserves the performance counters for administrators, which no sandbox is."""
-    return PARAMETERS.is_file() and "RmProfilingAdminOnly: 1" in PARAMETERS.read_text()
+    parameters = Path("/proc/driver/nvidia/params")
+    return parameters.is_file() and "RmProfilingAdminOnly: 1" in parameters.read_text()
 
 
 @dataclass(frozen=True)
 class Host:
     """All paths exist; the secret ones are resolved."""
 
-    system: tuple[tuple[str, str | None], ...] = ()
-    """/bin and its like: (path, what it links to), or (path, None) for a folder."""
+    system: tuple[tuple[str, str | None], ...] = ()  # /bin and its like: (path, what it links to), or (path, None) for a folder
     etc: tuple[Path, ...] = ()
-    devices: tuple[Path, ...] = ()
-    """GPU device nodes."""
-    cuda: bool = False
-    """Whether /usr/local/cuda/bin is there."""
-    profiler: bool = False
-    """Whether `PROFILER` is there."""
-    library_path: tuple[str, ...] = ()
-    """Folders below /usr in the host's LD_LIBRARY_PATH: the GPU driver's, on some machines."""
+    devices: tuple[Path, ...] = ()  # GPU device nodes
+    cuda: bool = False  # whether /usr/local/cuda/bin is there
+    profiler: bool = False  # whether `PROFILER` is there
+    library_path: tuple[str, ...] = ()  # folders below /usr in the host's LD_LIBRARY_PATH: the GPU driver's, on some machines
     secret_folders: tuple[Path, ...] = ()
     secret_files: tuple[Path, ...] = ()
-    resolver: bytes = b""
-    """Text of /etc/resolv.conf, for a sandbox whose network is the host's."""
+    resolver: bytes = b""  # text of /etc/resolv.conf, for a sandbox whose network is the host's
 
 
 def survey(secrets: tuple[Path, ...]) -> Host:
     """Describe this machine. `secrets` are covered wherever a folder that a sandbox gets contains them."""
-    system: list[tuple[str, str | None]] = []
-    for path in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64")):
-        if path.is_symlink():
-            system.append((str(path), str(path.readlink())))
-        elif path.is_dir():
-            system.append((str(path), None))
+    folders = [path for path in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64")) if path.is_symlink() or path.is_dir()]
     resolved = [secret.resolve() for secret in secrets if secret.exists()]
     library_path = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     return Host(
-        system=tuple(system),
+        system=tuple((str(path), str(path.readlink()) if path.is_symlink() else None) for path in folders),
         etc=tuple(path for name in ETC if (path := Path("/etc", name)).exists()),
         devices=tuple(sorted(Path("/dev").glob("nvidia*"))),
         cuda=Path("/usr/local/cuda/bin").is_dir(),

@@ -21,8 +21,7 @@ from arena.system import process
 
 UIDS = range(64100, 65000)
 """Throw-away users, one per sandbox: sandboxes cannot touch each other even if an isolation layer fails. Debian assigns none."""
-LimitCheck = Callable[[SandboxHandle], str]
-"""Returns why the sandbox is to be ended; empty when it is within its limit."""
+LimitCheck = Callable[[SandboxHandle], str]  # returns why the sandbox is to be ended; empty when it is within its limit
 
 
 def validated(spec: SandboxSpec) -> SandboxSpec:

@@ -14,14 +14,14 @@ from arena.sandboxes import MIB, Limits
 from arena.sandboxes.cgroup import own_cgroups
 
 DEFAULTS = Path(__file__).with_name("limits.yaml")
-PID_MAX = Path("/proc/sys/kernel/pid_max")
 
 
 def limits_for(kind: Literal["agent", "worker"], own: schema.Limits | None = None) -> Limits:
     """Limits of a sandbox of that kind; `own` replaces single ones. UsageError when one exceeds what this machine has."""
     defaults = _defaults()
     given = (defaults.agent if kind == "agent" else defaults.worker).replaced(own)
-    return in_bytes(given, machine_bytes(), len(os.sched_getaffinity(0)), int(PID_MAX.read_text()))
+    pids = int(Path("/proc/sys/kernel/pid_max").read_text())
+    return in_bytes(given, machine_bytes(), len(os.sched_getaffinity(0)), pids)
 
 
 def in_bytes(given: schema.Limits, machine_bytes: int, cores: int, pids: int) -> Limits:
@@ -42,9 +42,8 @@ def in_bytes(given: schema.Limits, machine_bytes: int, cores: int, pids: int) ->
         workspace_bytes = min(workspace_bytes, memory_bytes)  # it may be made of memory
     sizes = {"tmp": given.tmp_mib, "home": given.home_mib, "shm": given.shm_mib, "file": given.file_mib}
     counts = {"open_files": given.open_files, "processes": given.processes}
-    named = {f"{name}_bytes": mib * MIB for name, mib in sizes.items() if mib is not None}
     return Limits(
-        **named,
+        **{f"{name}_bytes": mib * MIB for name, mib in sizes.items() if mib is not None},
         **{name: count for name, count in counts.items() if count is not None},
         memory_bytes=memory_bytes,
         cpus=given.cpus,

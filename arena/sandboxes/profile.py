@@ -17,11 +17,8 @@ from arena.sandboxes.seccomp import compile_filter
 
 Argument = str | bytes | Path
 
-INIT = Path(__file__).with_name("programs") / "init.py"
+PROGRAMS = Path(__file__).with_name("programs")
 INIT_INSIDE = "/run/arena/init.py"
-BRIDGE = Path(__file__).with_name("programs") / "bridge.py"
-BRIDGE_INSIDE = "/run/arena/bridge.py"
-"""Beside init.py, which imports it."""
 
 NAMESPACES = (
     "--unshare-user",  # explicit: `--unshare-all` only tries, and goes on without one
@@ -49,11 +46,6 @@ MADE_UP = {
     "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files dns\n",
 }
 """These name no account and no host of this machine."""
-SEAL = (
-    # Last, when every mount point exists: without this `/` and `/dev` are writable memory without a bound.
-    *("--remount-ro", "/dev"),
-    *("--remount-ro", "/"),
-)
 
 
 def bwrap_arguments(spec: SandboxSpec, python: PythonEnvironment, host: Host) -> tuple[Argument, ...]:
@@ -62,16 +54,19 @@ def bwrap_arguments(spec: SandboxSpec, python: PythonEnvironment, host: Host) ->
         *NAMESPACES,
         *_network(spec, host),
         *IDENTITY,
-        *_environment(spec, python, host),
+        "--clearenv",
+        *(word for variable in environment(spec, python, host).items() for word in ("--setenv", *variable)),
         *_system(python, host),
         *_python(python, host),
         # Stays writable: cuInit writes its threads' names there. A fresh one: the host's shows the host's processes.
         *("--proc", "/proc"),
         *_devices(spec, host),
-        *_private(spec),
+        *_memory("/tmp", spec.limits.tmp_bytes, "1777"),
+        *_memory("/home/agent", spec.limits.home_bytes, "0700"),
         *_work(spec, host),
         *_bridges(spec),
-        *SEAL,
+        # Last, when every mount point exists: without this `/` and `/dev` are writable memory without a bound.
+        *("--remount-ro", "/dev", "--remount-ro", "/"),
         *("--add-seccomp-fd", compile_filter(deny_affinity=spec.cpus is not None)),
     )
     if broken := [word for word in arguments if isinstance(word, str) and "\0" in word]:
@@ -95,13 +90,6 @@ def environment(spec: SandboxSpec, python: PythonEnvironment, host: Host) -> dic
     if libraries:
         own["LD_LIBRARY_PATH"] = ":".join(libraries)
     return own | dict(spec.env)
-
-
-def _environment(spec: SandboxSpec, python: PythonEnvironment, host: Host) -> list[Argument]:
-    arguments: list[Argument] = ["--clearenv"]
-    for name, value in environment(spec, python, host).items():
-        arguments += ["--setenv", name, value]
-    return arguments
 
 
 def _system(python: PythonEnvironment, host: Host) -> list[Argument]:
@@ -138,9 +126,7 @@ def _python(python: PythonEnvironment, host: Host) -> list[Argument]:
 
 def _devices(spec: SandboxSpec, host: Host) -> list[Argument]:
     """/dev with the one GPU's nodes and no other device of the host; its profiler. A sandbox shares driver and device memory."""
-    arguments: list[Argument] = ["--dev", "/dev"]
-    # bwrap's own /dev/shm has no limit.
-    arguments += ["--size", str(spec.limits.shm_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"]
+    arguments = ["--dev", "/dev", *_memory("/dev/shm", spec.limits.shm_bytes, "1777")]  # bwrap's own /dev/shm has no limit
     if spec.gpu is None:
         return arguments
     node = Path(f"/dev/nvidia{spec.gpu}")
@@ -157,12 +143,9 @@ def _devices(spec: SandboxSpec, host: Host) -> list[Argument]:
     return arguments
 
 
-def _private(spec: SandboxSpec) -> list[Argument]:
+def _memory(path: str, size_bytes: int, mode: str) -> list[Argument]:
     """The sandbox's own memory for files that programs write. `--size` limits bytes, not files."""
-    arguments: list[Argument] = []
-    for path, size_bytes, mode in (("/tmp", spec.limits.tmp_bytes, "1777"), ("/home/agent", spec.limits.home_bytes, "0700")):
-        arguments += ["--size", str(size_bytes), "--perms", mode, "--tmpfs", path]
-    return arguments
+    return ["--size", str(size_bytes), "--perms", mode, "--tmpfs", path]
 
 
 def _work(spec: SandboxSpec, host: Host) -> list[Argument]:
@@ -171,7 +154,7 @@ def _work(spec: SandboxSpec, host: Host) -> list[Argument]:
     if spec.workspace is not None:
         # It lies in a secret folder, that of all runs. Only the workspace may.
         arguments += ["--bind", spec.workspace, "/workspace", *_covers(spec.workspace, "/workspace", host, ())]
-    arguments += _file(INIT_INSIDE, INIT.read_bytes())
+    arguments += _file(INIT_INSIDE, (PROGRAMS / "init.py").read_bytes())
     for path, folder in spec.binds.items():
         arguments += _bind(folder, _absolute(path), host)
     for path, data in spec.files.items():
@@ -206,7 +189,7 @@ def _bridges(spec: SandboxSpec) -> list[Argument]:
     """
     if not spec.bridges:
         return []
-    arguments = _file(BRIDGE_INSIDE, BRIDGE.read_bytes())
+    arguments = _file("/run/arena/bridge.py", (PROGRAMS / "bridge.py").read_bytes())  # beside init.py, which imports it
     for port, socket in sorted(spec.bridges.items()):
         if not 1024 <= port < 1 << 16:
             raise SandboxError(f"a bridge on port {port}: process 1 is not root and listens on ports from 1024 to 65535 only")

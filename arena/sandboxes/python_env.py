@@ -18,28 +18,21 @@ from arena.errors import SandboxError
 
 ALLOWED = ("torch", "numpy", "triton", "ninja", "setuptools", "wheel", "cuda-bindings")
 """Packages that a submission may import, with their requirements. `cuda-bindings` maps the judge's GPU buffers."""
-PROGRAMS = ("ninja",)
-"""Programs of these packages that torch looks for on PATH when it compiles extensions."""
+PROGRAMS = ("ninja",)  # programs of these packages that torch looks for on PATH when it compiles extensions
 
 
 @dataclass(frozen=True)
 class PythonEnvironment:
     """A Python as a sandbox sees it. Host paths are resolved and exist."""
 
-    version: str
-    """Such as `3.11`; part of its folders' names."""
-    interpreter: str
-    """The interpreter inside the sandbox; /opt/venv/bin/python points to it."""
-    prefix: Path | None = None
-    """Host folder bound at /opt/python; None when the interpreter is part of /usr."""
-    library_path: str = ""
-    """LD_LIBRARY_PATH that this interpreter needs to start."""
-    packages: tuple[Path, ...] = ()
-    """Files and folders bound into the sandbox's site-packages."""
+    version: str  # such as `3.11`; part of its folders' names
+    interpreter: str  # the interpreter inside the sandbox; /opt/venv/bin/python points to it
+    prefix: Path | None = None  # host folder bound at /opt/python; None when the interpreter is part of /usr
+    library_path: str = ""  # LD_LIBRARY_PATH that this interpreter needs to start
+    packages: tuple[Path, ...] = ()  # files and folders bound into the sandbox's site-packages
     commands: Mapping[str, Path | bytes] | None = None
     """Programs of those packages for /opt/venv/bin: a binary of the host, or the text of a script."""
-    hidden: tuple[Path, ...] = ()
-    """Package folders of the host below `prefix` or /usr, which are covered."""
+    hidden: tuple[Path, ...] = ()  # package folders of the host below `prefix` or /usr, which are covered
 
 
 @functools.cache

@@ -22,19 +22,16 @@ from arena.sandboxes.programs.launch import prctl
 
 CREDENTIALS = struct.Struct("3i")
 PR_SET_CHILD_SUBREAPER = 36
-PROOF_S = 60.0
-"""Killing takes milliseconds, but 2000 processes that fork while the machine is busy with others took 20 s to die."""
+PROOF_S = 60.0  # killing takes milliseconds, but 2000 processes that fork while the machine is busy with others took 20 s to die
 START_LIMIT_S = 30.0
-REPLY_LIMIT_S = 5.0
-"""Longer than init.py tries to freeze."""
+REPLY_LIMIT_S = 5.0  # longer than init.py tries to freeze
 
 
 class LaunchedProcess(Protocol):
     """The process that arena started for a sandbox and that ends with it: bwrap, or a container."""
 
     pid: int
-    returncode: int | Any
-    """None until `wait` has returned."""
+    returncode: int | Any  # None until `wait` has returned
 
     @property
     def stdout(self) -> IO[bytes] | None:
@@ -65,10 +62,8 @@ class SandboxHandle:
         self.workspace: Path | None = None
         self.exceeded: tuple[str, ...] = ()
         self.lost = LostFiles()
-        self.empty = False
-        """Whether the kernel has confirmed that nothing runs in it any more."""
-        self.before_kill: Callable[[int], None] = lambda pid: None
-        """Called with the pid of process 1 just before it is killed."""
+        self.empty = False  # whether the kernel has confirmed that nothing runs in it any more
+        self.before_kill: Callable[[int], None] = lambda pid: None  # called with the pid of process 1 just before it is killed
         self._process = process
         self._init_pidfd = init
         self._control = control
@@ -89,9 +84,7 @@ class SandboxHandle:
             try:
                 self._process.wait(PROOF_S)
             except subprocess.TimeoutExpired:
-                raise SandboxError(
-                    f"the sandbox is empty, but bwrap (process {self._process.pid}) has not ended; kill it"
-                ) from None
+                raise SandboxError(f"the sandbox is empty, but bwrap (process {self.pid}) has not ended; kill it") from None
             self._reap()
         code = int(self._process.returncode)
         return code if code >= 0 else 128 - code

@@ -107,11 +107,7 @@ INSPECTED: dict[str, tuple[int, int]] = {
 }
 """Refused for some arguments only: see `instructions`."""
 NAMES_A_PROCESS = {
-    "prlimit64": 0,
-    "sched_setparam": 0,
-    "sched_setscheduler": 0,
-    "sched_setattr": 0,
-    "sched_setaffinity": 0,
+    **dict.fromkeys(("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setattr", "sched_setaffinity"), 0),
     "setpriority": 1,
 }
 """Argument that names the process to change. Never process 1: it has the same user, and must answer the judge."""
@@ -120,16 +116,14 @@ PRIO_PROCESS = 0
 
 CLONE_NEW_ANY = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET. CLONE_NEWTIME is no flag of clone(2)."""
-IOCTLS = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX: typing into the launcher's terminal."""
+IOCTLS = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX: typing into the launcher's terminal
 FAMILIES = (1, 2, 10, 16)
 """AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK. Not AF_VSOCK: no network namespace separates it from the hypervisor."""
 PROTOCOLS = (0, 6, 17)
 """Of the internet families only TCP and UDP. For others (SCTP, DCCP, UDP-Lite) the kernel may load a module, in a sandbox too."""
 NETLINK_PROTOCOLS = (0, 15)
 """NETLINK_ROUTE, which the C library asks for names of interfaces, and NETLINK_KOBJECT_UEVENT, for programs that find devices."""
-OTHER_TYPES = 0xC
-"""Bits of a socket's type that neither SOCK_STREAM nor SOCK_DGRAM has; its flags lie higher."""
+OTHER_TYPES = 0xC  # bits of a socket's type that neither SOCK_STREAM nor SOCK_DGRAM has; its flags lie higher
 RLIMIT_CORE = 4
 FIRST_UNKNOWN = 470
 """The first number that Linux 6.18 has not assigned. Later calls, and x32 with them, do not exist in a sandbox."""

@@ -18,11 +18,8 @@ from arena.errors import SandboxError
 from arena.sandboxes import RunningSandbox, SandboxSpec
 from arena.system import tempdirs
 
-STATUS = {
-    **dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), "0000000000000000"),
-    "NoNewPrivs": "1",
-    "Seccomp": "2",
-}
+CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+STATUS = {**dict.fromkeys(CAPABILITIES, "0000000000000000"), "NoNewPrivs": "1", "Seccomp": "2"}
 """What the kernel must report about a process in a sandbox: no capability, none to be gained, a filter in force."""
 NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts")
 """Namespaces that must differ from ours; `cgroup` too where the kernel has it, and `user` where the backend makes one."""
@@ -64,10 +61,8 @@ def prove(run: Callable[[SandboxSpec], AbstractContextManager[RunningSandbox]], 
 
     `user_namespace=False` for a backend that makes none: then its user must not be root.
     """
-    with _planted_lures() as (workspace, lures):
-        spec = SandboxSpec(
-            "agent", ("python", "-I", "-S", "-c", INSPECTION), workspace=workspace, stdin=json.dumps(lures).encode()
-        )
+    with _planted_lures() as (work, lures):
+        spec = SandboxSpec("agent", ("python", "-I", "-S", "-c", INSPECTION), workspace=work, stdin=json.dumps(lures).encode())
         with run(spec) as running:
             output, complaint = running.stdout.read(), running.stderr.read().decode(errors="replace").strip()
             code = running.wait()
@@ -82,9 +77,7 @@ def prove(run: Callable[[SandboxSpec], AbstractContextManager[RunningSandbox]], 
         )
 
 
-def findings(
-    facts: Mapping[str, Any], secret: str, host: Mapping[str, str | None], *, user_namespace: bool = True
-) -> Iterator[str]:
+def findings(facts: dict[str, Any], secret: str, host: Mapping[str, str | None], *, user_namespace: bool = True) -> Iterator[str]:
     """Everything that is open, in words, from the report of the program inside and the host's own namespaces."""
     for key, wanted in STATUS.items():
         if (value := facts["status"].get(key, "missing").strip()) != wanted:

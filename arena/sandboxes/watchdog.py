@@ -15,16 +15,14 @@ from arena.sandboxes import MIB
 CHECK_EVERY_S = 0.25
 IN_MEMORY = ("tmp", "home/agent", "dev/shm")
 """File systems that every sandbox has in memory of its own. A workspace in memory has its own bound."""
-PAUSE_FACTOR = 9
-"""A slow check is followed by a pause so many times longer: the watchdog costs a tenth of a processor at most."""
+PAUSE_FACTOR = 9  # a slow check is followed by a pause so many times longer: the watchdog costs a tenth of a processor at most
 
 
 class Watchdog:
     """Checks a running sandbox in a thread of its own, until it is stopped or has ended the sandbox."""
 
     def __init__(self, end: Callable[[], None], checks: Sequence[Callable[[], str]]) -> None:
-        self.finding = ""
-        """Why the sandbox was ended; empty when it was not."""
+        self.finding = ""  # why the sandbox was ended; empty when it was not
         self._end = end
         self._checks = checks
         self._over = threading.Event()

@@ -22,8 +22,7 @@ from arena.sandboxes.programs.launch import AT_FDCWD, MOVE_MOUNT_F_EMPTY_PATH, S
 from arena.submission import SUBMISSION_BYTES
 from arena.system import process
 
-SYS_FSOPEN, SYS_FSCONFIG, SYS_FSMOUNT = 430, 431, 432
-"""System calls since Linux 5.0 have one number on all architectures."""
+SYS_FSOPEN, SYS_FSCONFIG, SYS_FSMOUNT = 430, 431, 432  # system calls since Linux 5.0 have one number on all architectures
 CLOEXEC = 1
 SET_STRING, CREATE = 1, 6
 NOSUID, NODEV = 2, 4
@@ -33,8 +32,6 @@ RESERVE_BYTES = 1 << 30
 """Left free on the disk when a workspace is copied back, except for small files: solution.py and the score must find room."""
 OTHERS_BYTES = 1 << 30
 """Other programs may write so much to a watched workspace's disk meanwhile; the sandbox is not ended for it."""
-MEASURED_S = 60.0
-TRIES = 3
 MOVED = (b": No such file or directory", b": Not a directory")
 """How a line of `du` ends for a file that was moved or removed while it looked."""
 
@@ -45,10 +42,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 class WorkspaceMount:
     """A workspace in memory, in the place of a folder."""
 
-    folder: Path
-    """The folder that it was filled from, and is copied back to."""
-    fd: int
-    """Descriptor of the mount."""
+    folder: Path  # the folder that it was filled from, and is copied back to
+    fd: int  # descriptor of the mount
     limits: Limits
 
     @property
@@ -181,8 +176,8 @@ def check_workspace(folder: Path, limits: Limits) -> str:
 def _disk_usage(folder: Path, option: str) -> int | str:
     """The sum of `du`, or why there is none. `du` copes with trees too deep for Python and follows no link."""
     command = ["du", "-s", "-x", option, "--", str(folder)]
-    for _ in range(TRIES):
-        done = process.run(command, limit_s=MEASURED_S, env=os.environ | {"LC_ALL": "C"})
+    for _ in range(3):
+        done = process.run(command, limit_s=60, env=os.environ | {"LC_ALL": "C"})
         if done.timed_out:
             return "a minute was not enough"
         if done.returncode == -signal.SIGABRT:  # folders were moved under it, which an assertion of its own forbids
@@ -196,7 +191,6 @@ def _disk_usage(folder: Path, option: str) -> int | str:
 
 
 def _call(number: int, *arguments: object) -> int:
-    result = int(libc.syscall(number, *arguments))
-    if result < 0:
+    if (result := int(libc.syscall(number, *arguments))) < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 
 MIB = 1 << 20
 DRAIN_S = 1.0
@@ -19,10 +18,8 @@ DRAIN_S = 1.0
 class Finished:
     """A process that has ended."""
 
-    returncode: int
-    """Exit status, or -n when signal n ended it (-9 when the limit did)."""
-    stdout: bytes
-    """The first `cap_bytes` of it."""
+    returncode: int  # exit status, or -n when signal n ended it (-9 when the limit did)
+    stdout: bytes  # the first `cap_bytes` of it
     stderr: bytes
     seconds: float
     timed_out: bool
@@ -38,24 +35,10 @@ def readable_fd(data: bytes) -> int:
 
 
 def start(
-    argv: Sequence[str],
-    *,
-    stdin: int = subprocess.DEVNULL,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    pass_fds: Sequence[int] = (),
-) -> subprocess.Popen[bytes]:
+    argv: Sequence[str], *, stdin: int = DEVNULL, env: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()
+) -> Popen[bytes]:
     """Start `argv` in a new session with its output on two pipes. The caller ends it. OSError when it cannot start."""
-    return subprocess.Popen(
-        list(argv),
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=env,
-        cwd=cwd,
-        pass_fds=tuple(pass_fds),
-        start_new_session=True,
-    )
+    return Popen(list(argv), stdin=stdin, stdout=PIPE, stderr=PIPE, env=env, pass_fds=tuple(pass_fds), start_new_session=True)
 
 
 def run(
@@ -63,7 +46,6 @@ def run(
     *,
     limit_s: float,
     env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
     stdin: bytes = b"",
     pass_fds: Sequence[int] = (),
     cap_bytes: int = 8 * MIB,
@@ -76,7 +58,7 @@ def run(
     began = time.monotonic()
     source = readable_fd(stdin)
     try:
-        process = start(argv, stdin=source, env=env, cwd=cwd, pass_fds=pass_fds)
+        process = start(argv, stdin=source, env=env, pass_fds=pass_fds)
     finally:
         os.close(source)
     assert process.stdout is not None and process.stderr is not None

@@ -1,13 +1,15 @@
-"""What a run depended on besides its cell: this arena, its libraries, this machine."""
+"""What a run depended on besides its cell: this arena, its libraries, this machine. Imports no torch."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
+from pathlib import Path
 
 import arena
 from arena import paths
-from arena.system import machine, process
+from arena.system import process
 
 
 def origin() -> dict[str, str | None]:
@@ -18,7 +20,7 @@ def origin() -> dict[str, str | None]:
         "python": platform.python_version(),
         "torch": version("torch"),
         "triton": version("triton"),
-        "machine": machine.describe(),
+        "machine": machine(),
     }
 
 
@@ -27,12 +29,10 @@ def commit() -> str | None:
     if (root := paths.checkout()) is None:
         return None
     try:
-        described = process.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], limit_s=20
-        )
+        done = process.run(["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], limit_s=20)
     except OSError:  # no git here
         return None
-    return described.stdout.decode().strip() if described.returncode == 0 else None
+    return done.stdout.decode().strip() if done.returncode == 0 else None
 
 
 def version(distribution: str) -> str | None:
@@ -41,3 +41,17 @@ def version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def processor() -> str:
+    """The processor's name from the kernel."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(("model name", "Model")):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def machine() -> str:
+    """The machine in one line, with the processors that this process may use."""
+    cores = len(os.sched_getaffinity(0))
+    return f"{processor()}, {cores} cores, Linux {platform.release()} {platform.machine()}, Python {platform.python_version()}"

@@ -14,7 +14,7 @@ from sandbox_programs import HOLD, ROOT, STUBBORN, alive, token, until
 
 from arena.errors import SandboxError
 from arena.sandboxes import Limits, SandboxSpec, bwrap, lifecycle
-from arena.sandboxes.bwrap.start import find_bwrap
+from arena.sandboxes.bwrap import find_bwrap
 from arena.sandboxes.lifecycle import counts_by_namespace
 from arena.sandboxes.running import pid_of
 from arena.system import tempdirs

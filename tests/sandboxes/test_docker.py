@@ -27,7 +27,7 @@ pytest.importorskip("docker", reason="the package `docker` is not installed")
 
 from arena.sandboxes import docker
 from arena.sandboxes.docker import engine
-from arena.sandboxes.docker.config import User, configuration
+from arena.sandboxes.docker.start import configuration
 
 DOCKERD = ROOT / "scripts" / "dockerd"
 PYTHON = PythonEnvironment(version="3.12", interpreter="/usr/bin/python3.12", library_path="/opt/python/lib")
@@ -54,9 +54,9 @@ def test_every_bwrap_argument_is_translated():
     assert made.links["/bin"] == "usr/bin" and made.links["/opt/venv/bin/python"] == "/usr/bin/python3.12"
     assert {Bind(Path("/usr"), "/usr"), Bind(Path("/s/sock"), "/run/arena/bridge/3128")} <= set(made.binds)
     assert [bind for bind in made.binds if not bind.read_only] == [Bind(Path("/w"), "/workspace", read_only=False)]
-    assert made.devices == host.devices and made.environment["A"] == "1"
+    assert tuple(made.devices) == host.devices and made.environment["A"] == "1"
     assert Bind(b"", "/usr/key", 0o000) in made.binds and made.tmpfs["/usr/secret"] == EMPTY_TMPFS
-    assert (made.hostname, made.own_network) == ("arena", True)
+    assert (made.identity["--hostname"], made.own_network) == ("arena", True)
 
 
 def test_an_option_without_a_translation_is_an_error():
@@ -107,7 +107,7 @@ def test_an_image_is_named_by_its_content_and_holds_no_file():
 
 def test_a_configuration_has_every_isolation_layer():
     spec = SandboxSpec("worker", ("true",), limits=Limits(memory_bytes=7, cpus=0.5, processes=9), cpus=frozenset({0, 1}))
-    wanted = configuration(spec, planned(spec), PYTHON, User(5, 6), [])
+    wanted = configuration(spec, planned(spec), PYTHON, 5, [])
     host = wanted["HostConfig"]
     assert (host["NetworkMode"], host["IpcMode"], host["CgroupnsMode"], host["CapDrop"]) == (
         "none",
@@ -117,7 +117,7 @@ def test_a_configuration_has_every_isolation_layer():
     )
     assert (host["ReadonlyRootfs"], host["SecurityOpt"], host["Init"]) == (True, ["no-new-privileges:true"], False)
     assert (host["Memory"], host["MemorySwap"], host["NanoCpus"], host["PidsLimit"]) == (7, 7, 500_000_000, 9)
-    assert (host["CpusetCpus"], wanted["User"], wanted["Hostname"]) == ("0,1", "5:6", "arena")
+    assert (host["CpusetCpus"], wanted["User"], wanted["Hostname"]) == ("0,1", "5:5", "arena")
     # The engine gets neither a sandbox's input nor what it may keep secret: the engine writes its configuration to the disk.
     assert wanted["Env"] == ["LD_LIBRARY_PATH=/opt/python/lib"] and "true" not in str(wanted["Entrypoint"])
 

@@ -20,7 +20,7 @@ from arena import paths
 from arena.errors import DataError
 from arena.files import documents
 from arena.schema import Rate, Record
-from arena.system.machine import processor
+from arena.system.provenance import processor
 
 METHOD = 2
 """Part of the cache file's name: raise it when the way of measuring changes."""

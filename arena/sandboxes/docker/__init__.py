@@ -16,7 +16,6 @@ from pathlib import Path
 from arena.errors import SandboxError
 from arena.paths import secrets as arena_secrets
 from arena.sandboxes import MIB, RunningSandbox, SandboxSpec, selftest
-from arena.sandboxes.docker.config import User
 from arena.sandboxes.docker.engine import connected, engine_errors, host, sees_our_mounts, sweep
 from arena.sandboxes.docker.plan import container_plan, mount_points
 from arena.sandboxes.docker.start import Container, start
@@ -36,17 +35,19 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
 
     The workspace belongs to the sandbox's throw-away user. `secrets` are arena's own unless given. Root only.
     """
-    spec, python = validated(spec), current_python()
+    spec = validated(spec)
     with ExitStack() as stack:
         engine = stack.enter_context(connected())
         sweep(engine)
         uid = stack.enter_context(throw_away_user())
-        mount = bounded_workspace(spec if sees_our_mounts() else _unbounded(spec), uid, stack)
+        # Its workspace stays in a folder, which the watchdog checks, where the engine could not see memory in its place.
+        unbounded = replace(spec, limits=replace(spec.limits, workspace_bytes=None, workspace_files=None))
+        mount = bounded_workspace(spec if sees_our_mounts() else unbounded, uid, stack)
         if mount is not None:
             spec = replace(spec, workspace=mount.path)
-        arguments = bwrap_arguments(spec, python, survey(arena_secrets() if secrets is None else secrets))
+        arguments = bwrap_arguments(spec, current_python(), survey(arena_secrets() if secrets is None else secrets))
         plan = container_plan(arguments, uid, uid, mount_points(Path("/proc/self/mountinfo").read_text()))
-        running, container = start(engine, stack, spec, plan, python, User(uid, uid), mount)
+        running, container = start(engine, stack, spec, plan, uid, mount)
         stack.callback(running.close)
         checks, enforced = limit_checks(spec, container.group, mount)
         running.limits = {**running.limits, **container.group.in_force, **enforced}
@@ -60,11 +61,6 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
         yield stack.enter_context(lifetime(running, [read_early, *checks], exceeded, mount))
 
 
-def _unbounded(spec: SandboxSpec) -> SandboxSpec:
-    """The spec with its workspace in a folder, which the watchdog checks: the engine could not see memory in its place."""
-    return replace(spec, limits=replace(spec.limits, workspace_bytes=None, workspace_files=None))
-
-
 def _exceeded(container: Container, spec: SandboxSpec, kept: list[str]) -> list[str]:
     """Limits that the sandbox has reached, in words. `kept` holds them: with the container the engine removes its groups."""
     kept[:] = container.group.exceeded() or kept
@@ -76,7 +72,7 @@ def _exceeded(container: Container, spec: SandboxSpec, kept: list[str]) -> list[
 def missing() -> str | None:
     """Why this backend cannot be used here and what to do about it, in one line; None when a real sandbox has passed its test."""
     try:
-        _self_test(host())
+        _self_test()
     except SandboxError as error:
         return " ".join(str(error).split())
     return None
@@ -89,13 +85,13 @@ def describe() -> str:
     return f"engine {version['Version']} at {host()}, {info['Driver']}, cgroup v{info.get('CgroupVersion', '1')}"
 
 
-def _self_test(address: str) -> None:
+def _self_test() -> None:
     """Check the engine's options and inspect a real sandbox from inside."""
-    with connected() as engine, engine_errors(f"the Docker engine at {address}"):
+    with connected() as engine, engine_errors(f"the Docker engine at {host()}"):
         options = engine.info().get("SecurityOptions") or []
     for option, what in SHIFTED.items():
         if any(option in found for found in options):
             raise SandboxError(
-                f"the Docker engine at {address} {what}, and a workspace's files would not be the sandbox's; use bwrap"
+                f"the Docker engine at {host()} {what}, and a workspace's files would not be the sandbox's; use bwrap"
             )
     selftest.prove(run, user_namespace=False)

@@ -18,18 +18,14 @@ from arena.system import tempdirs
 if TYPE_CHECKING:
     from docker import APIClient
 
-DEFAULT_HOST = "unix:///var/run/docker.sock"
-ANSWER_S = 60.0
-"""Give up an engine that does not answer for so long."""
-OWNER = "arena.owner"
-"""Label of a container: the arena that made it."""
-WORKSPACE_MOUNT = "workspace"
-"""Subfolder of a start's folder where a workspace is mounted for a moment."""
+ANSWER_S = 60.0  # give up an engine that does not answer for so long
+OWNER = "arena.owner"  # label of a container: the arena that made it
+WORKSPACE_MOUNT = "workspace"  # subfolder of a start's folder where a workspace is mounted for a moment
 
 
 def host() -> str:
     """The engine's address, as Docker's own client finds it."""
-    return os.environ.get("DOCKER_HOST") or DEFAULT_HOST
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
 @contextmanager
@@ -41,24 +37,22 @@ def connected() -> Iterator[APIClient]:
             "be that user, on the host as well. A user who may use an engine can be root through it: start arena with sudo, "
             "or use --sandbox bwrap"
         )
-    address = host()
-    if not address.startswith("unix://"):
-        raise SandboxError(
-            f"the Docker engine at {address} may be another machine's, without our files: use one on a unix socket"
-        )
+    url = host()
+    if not url.startswith("unix://"):
+        raise SandboxError(f"the Docker engine at {url} may be another machine's, without our files: use one on a unix socket")
     try:
         from docker import APIClient
     except ModuleNotFoundError:
         raise SandboxError("the docker backend needs the package `docker`: pip install 'arena[docker]'") from None
     try:
         with socket.socket(socket.AF_UNIX) as client:
-            client.connect(address.removeprefix("unix://"))
+            client.connect(url.removeprefix("unix://"))
     except OSError as error:
         raise SandboxError(
-            f"no Docker engine at {address} ({error.strerror}): start one (scripts/dockerd can, for a while) or set DOCKER_HOST"
+            f"no Docker engine at {url} ({error.strerror}): start one (scripts/dockerd can, for a while) or set DOCKER_HOST"
         ) from None
-    with engine_errors(f"the Docker engine at {address} does not answer"):
-        engine = APIClient(base_url=address, version="auto", timeout=ANSWER_S)
+    with engine_errors(f"the Docker engine at {url} does not answer"):
+        engine = APIClient(base_url=url, version="auto", timeout=ANSWER_S)
     with closing(engine):
         yield engine
 

@@ -32,11 +32,9 @@ IMPLIED = {
 """Words without a value that an engine fulfils anyway."""
 IMPLIED_WITH_VALUE = {"--cap-drop", "--gid", "--proc", "--dev", "--chdir"}
 """The same with one value: CapDrop, User, a /proc and a /dev of its own, and enter.py's chdir."""
-EMPTIED = ("/etc/hostname", "/etc/resolv.conf")
-"""Files in which an engine would put names of the host and its name servers."""
+EMPTIED = ("/etc/hostname", "/etc/resolv.conf")  # files in which an engine would put names of the host and its name servers
 EMPTY_TMPFS = "ro,nosuid,nodev,noexec,size=4k,mode=0555"
-KERNEL_FOLDERS = ("/sys", "/sys/fs/cgroup")
-"""Covered: a container has them and a bwrap sandbox has not."""
+KERNEL_FOLDERS = ("/sys", "/sys/fs/cgroup")  # covered: a container has them and a bwrap sandbox has not
 
 
 @dataclass(frozen=True)
@@ -49,36 +47,19 @@ class Bind:
     read_only: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
     """A container without its limits and its user."""
 
-    binds: tuple[Bind, ...]
-    tmpfs: Mapping[str, str]
-    """Path inside -> mount options."""
-    links: Mapping[str, str]
-    """Path inside -> what it links to; these and `folders` are the image."""
-    folders: tuple[str, ...]
-    devices: tuple[Path, ...]
-    environment: Mapping[str, str]
-    hostname: str
     own_network: bool
-    filter: bytes
-    """The system call filter."""
-
-
-@dataclass
-class _Draft:
-    """A plan in the making."""
-
+    tmpfs: dict[str, str]  # path inside -> mount options
     binds: list[Bind] = field(default_factory=list)
-    tmpfs: dict[str, str] = field(default_factory=dict)
-    links: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)  # path inside -> what it links to; these and `folders` are the image
     folders: list[str] = field(default_factory=list)
     devices: list[Path] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    single: dict[str, str] = field(default_factory=dict)
-    filter: bytes = b""
+    identity: dict[str, str] = field(default_factory=dict)  # bwrap's --uid and --hostname
+    filter: bytes = b""  # the system call filter
 
 
 def container_plan(arguments: tuple[Argument, ...], uid: int, gid: int, mounts: tuple[Path, ...] = ()) -> Plan:
@@ -86,8 +67,7 @@ def container_plan(arguments: tuple[Argument, ...], uid: int, gid: int, mounts: 
 
     `mounts` are the host's mount points.
     """
-    draft = _Draft(tmpfs=dict.fromkeys(KERNEL_FOLDERS, EMPTY_TMPFS))
-    own_network = OWN_NETWORK in arguments
+    plan = Plan(own_network=OWN_NETWORK in arguments, tmpfs=dict.fromkeys(KERNEL_FOLDERS, EMPTY_TMPFS))
     queue = [word for word in arguments if word != OWN_NETWORK]
     mode, size = 0o755, ""
     while queue:
@@ -97,23 +77,14 @@ def container_plan(arguments: tuple[Argument, ...], uid: int, gid: int, mounts: 
         elif option == "--size":
             size = f"size={values[0]!s},"
         else:
-            _add(draft, option, values, mode, f"{size}uid={uid},gid={gid},mode={mode:04o}")
+            _add(plan, option, values, mode, f"{size}uid={uid},gid={gid},mode={mode:04o}")
             mode, size = 0o755, ""
-    named = {bind.target for bind in draft.binds}
-    binds = [_with_user_ids(bind, draft.single["--uid"], uid, gid) for bind in draft.binds]
-    binds += [Bind(b"", place) for place in EMPTIED if place not in named]
-    binds += _below(binds, {*named, *draft.tmpfs}, mounts)
-    return Plan(
-        binds=tuple(binds),
-        tmpfs=draft.tmpfs | _parents(named, draft.tmpfs),
-        links=draft.links,
-        folders=tuple(draft.folders),
-        devices=tuple(draft.devices),
-        environment=draft.environment,
-        hostname=draft.single["--hostname"],
-        own_network=own_network,
-        filter=draft.filter,
-    )
+    named = {bind.target for bind in plan.binds}
+    plan.binds = [_with_user_ids(bind, plan.identity["--uid"], uid, gid) for bind in plan.binds]
+    plan.binds += [Bind(b"", place) for place in EMPTIED if place not in named]
+    plan.binds += _below(plan.binds, {*named, *plan.tmpfs}, mounts)
+    plan.tmpfs |= _parents(named, plan.tmpfs)
+    return plan
 
 
 def _next(queue: list[Argument]) -> tuple[str, list[Argument]]:
@@ -124,35 +95,34 @@ def _next(queue: list[Argument]) -> tuple[str, list[Argument]]:
     count = 2 if option in two else 1 if option in (*one, *IMPLIED_WITH_VALUE) else 0
     if not count and option not in IMPLIED:
         raise SandboxError(f"the docker backend has no translation of bwrap's {option!r}; give it one in {__name__}")
-    values = [queue.pop(0) for _ in range(count)]
-    return str(option), values
+    return str(option), [queue.pop(0) for _ in range(count)]
 
 
-def _add(draft: _Draft, option: str, values: list[Argument], mode: int, memory: str) -> None:
-    """Add one option to the draft. `memory` are the options of a tmpfs of this size, mode and user."""
+def _add(plan: Plan, option: str, values: list[Argument], mode: int, memory: str) -> None:
+    """Add one option to the plan. `memory` are the options of a tmpfs of this size, mode and user."""
     source, target = values[0] if values else "", str(values[-1]) if values else ""
     if option in ("--ro-bind", "--bind"):
-        draft.binds.append(Bind(Path(str(source)), target, read_only=option == "--ro-bind"))
+        plan.binds.append(Bind(Path(str(source)), target, read_only=option == "--ro-bind"))
     elif option == "--ro-bind-data":
         assert isinstance(source, bytes)
-        draft.binds.append(Bind(source, target, mode))
+        plan.binds.append(Bind(source, target, mode))
     elif option == "--dev-bind":
-        draft.devices.append(Path(str(source)))
+        plan.devices.append(Path(str(source)))
     elif option == "--symlink":
-        draft.links[target] = str(source)
+        plan.links[target] = str(source)
     elif option == "--setenv":
-        draft.environment[str(source)] = target
+        plan.environment[str(source)] = target
     elif option == "--tmpfs":
-        draft.tmpfs[target] = f"rw,exec,nosuid,nodev,{memory}"  # an engine's own are noexec
-    elif option == "--remount-ro" and target in draft.tmpfs:
-        draft.tmpfs[target] = EMPTY_TMPFS
+        plan.tmpfs[target] = f"rw,exec,nosuid,nodev,{memory}"  # an engine's own are noexec
+    elif option == "--remount-ro" and target in plan.tmpfs:
+        plan.tmpfs[target] = EMPTY_TMPFS
     elif option == "--dir":
-        draft.folders.append(target)
+        plan.folders.append(target)
     elif option == "--add-seccomp-fd":
         assert isinstance(source, bytes)
-        draft.filter = source
+        plan.filter = source
     elif option in ("--uid", "--hostname"):
-        draft.single[option] = target
+        plan.identity[option] = target
     elif option == "--remount-ro" and target not in ("/", "/dev"):
         raise SandboxError(f"the docker backend cannot make {target} read-only after the fact")
 

@@ -1,4 +1,4 @@
-"""Start a sandbox through a Docker engine, and wait until its process 1 has reported."""
+"""Start a sandbox through a Docker engine: its configuration, which holds nothing secret, and the wait for process 1."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +15,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 from arena.errors import SandboxError
 from arena.sandboxes import SandboxSpec, cgroup, workspace_mount
-from arena.sandboxes.docker.config import ENTER_INSIDE, IMAGE, User, configuration, stage_mounts
-from arena.sandboxes.docker.engine import WORKSPACE_MOUNT, engine_errors, remove
+from arena.sandboxes.docker.engine import OWNER, WORKSPACE_MOUNT, engine_errors, remove
 from arena.sandboxes.docker.plan import Bind, Plan, image
-from arena.sandboxes.lifecycle import fixed_limits
+from arena.sandboxes.lifecycle import fixed_limits, rlimits
 from arena.sandboxes.profile import init_command
 from arena.sandboxes.programs.enter import CONTROL, SOCKET_FOLDER_INSIDE
-from arena.sandboxes.python_env import PythonEnvironment
+from arena.sandboxes.python_env import PythonEnvironment, current_python
 from arena.sandboxes.running import START_LIMIT_S, SandboxHandle, handshake
 from arena.sandboxes.workspace_mount import WorkspaceMount
 from arena.system import process, tempdirs
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 SOCKET_FOLDER = "socket"
+ENTER_INSIDE = "/run/arena/enter.py"
+IMAGE = "arena-sandbox"
 ENTER = Path(__file__).parents[1] / "programs" / "enter.py"
 RETRY_S = 0.2
 
@@ -42,8 +44,7 @@ class Container:
         self.stdout: IO[bytes] = os.fdopen(stdout, "rb")
         self.stderr: IO[bytes] = os.fdopen(stderr, "rb")
         self.returncode: int | Any = None
-        self.memory_ended = False
-        """Whether its memory was used up, once it has ended."""
+        self.memory_ended = False  # whether its memory was used up, once it has ended
         self._name = name
         self._engine = engine
         self._wait_lock = threading.Lock()
@@ -60,15 +61,10 @@ class Container:
 
 
 def start(
-    engine: APIClient,
-    undo: ExitStack,
-    spec: SandboxSpec,
-    plan: Plan,
-    python: PythonEnvironment,
-    user: User,
-    mount: WorkspaceMount | None,
+    engine: APIClient, undo: ExitStack, spec: SandboxSpec, plan: Plan, uid: int, mount: WorkspaceMount | None
 ) -> tuple[SandboxHandle, Container]:
     """Create the container and start it. `undo` gets the steps to take when it has ended."""
+    python = current_python()
     with ExitStack() as stack:
         folder = stack.enter_context(tempdirs.folder())
         (folder / SOCKET_FOLDER).mkdir()
@@ -80,7 +76,7 @@ def start(
             place.mkdir()
             stack.enter_context(workspace_mount.attached(mount.fd, place))
             binds = [replace(bind, source=place / mount.path.name) if bind.source == mount.path else bind for bind in binds]
-        name = _create(engine, plan, configuration(spec, plan, python, user, stage_mounts(binds, folder)))
+        name = _create(engine, plan, configuration(spec, plan, python, uid, stage_mounts(binds, folder)))
         undo.callback(remove, engine, name)
         with engine_errors("the sandbox did not start"):
             engine.start(name)
@@ -103,6 +99,57 @@ def start(
             raise SandboxError(f"the sandbox did not start: {container.stderr.read().decode(errors='replace').strip()}")
         failed.pop_all()
     return SandboxHandle(container, init, control, fixed_limits(spec, "cpuset")), container
+
+
+def stage_mounts(binds: Iterable[Bind], folder: Path) -> list[dict[str, Any]]:
+    """The engine's mounts for these binds; bytes become files of the folder."""
+    mounts = []
+    for index, bind in enumerate(binds):
+        source = bind.source
+        if isinstance(source, bytes):
+            path = folder / str(index)
+            path.write_bytes(source)
+            path.chmod(bind.mode)
+            source = path
+        mounts.append({"Type": "bind", "Source": str(source), "Target": bind.target, "ReadOnly": bind.read_only})
+    return mounts
+
+
+def configuration(
+    spec: SandboxSpec, plan: Plan, python: PythonEnvironment, uid: int, mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The container's configuration. The engine's own filter stays on: no seccomp option is given."""
+    limits = spec.limits
+    ulimits = {name.removeprefix("RLIMIT_").lower(): value for name, value in rlimits(spec, None).items()}
+    return {
+        "Image": f"{IMAGE}:{image(plan)[0]}",
+        "Entrypoint": [python.interpreter, "-I", "-S", ENTER_INSIDE],
+        "Env": [f"LD_LIBRARY_PATH={python.library_path}"] if python.library_path else [],  # the rest comes over the socket
+        "User": f"{uid}:{uid}",  # outside as well as inside
+        "Hostname": plan.identity["--hostname"],
+        "Labels": {OWNER: tempdirs.owner()},
+        "HostConfig": {
+            "NetworkMode": "none" if plan.own_network else "host",
+            "IpcMode": "private",
+            "CgroupnsMode": "private",
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges:true"],
+            "Init": False,
+            "PidsLimit": limits.processes,
+            "Memory": limits.memory_bytes or 0,
+            "MemorySwap": limits.memory_bytes or 0,  # memory and swap together: no swap
+            "NanoCpus": int((limits.cpus or 0) * 1e9),
+            "CpusetCpus": ",".join(map(str, sorted(spec.cpus or ()))),
+            "OomScoreAdj": 1000,
+            "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in ulimits.items()],
+            "Mounts": mounts,
+            "Tmpfs": dict(plan.tmpfs),
+            "Devices": [{"PathOnHost": at, "PathInContainer": at, "CgroupPermissions": "rw"} for at in map(str, plan.devices)],
+            # Only the message of enter.py when it fails; the command's streams are pipes of arena's.
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "64k"}},
+        },
+    }
 
 
 def _listen(folder: Path) -> socket.socket:
@@ -141,9 +188,8 @@ def _accept(engine: APIClient, name: str, listener: socket.socket) -> socket.soc
         except TimeoutError:
             with engine_errors("the sandbox did not start"):
                 if not engine.inspect_container(name)["State"]["Running"]:
-                    raise SandboxError(
-                        f"the sandbox did not start: {engine.logs(name).decode(errors='replace').strip()}"
-                    ) from None
+                    why = engine.logs(name).decode(errors="replace").strip()
+                    raise SandboxError(f"the sandbox did not start: {why}") from None
             continue
         control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         return control

@@ -12,12 +12,9 @@ import socket
 import struct
 
 CHUNK_BYTES = 1 << 16
-CONNECTIONS = 256
-"""At once; further ones wait in the kernel's queue, which is this long again."""
-SPARE_FILES = 32
-"""Descriptors of process 1 that are not the bridge's, and some."""
-EVENTS = 64
-"""Served before process 1 reads its orders again."""
+CONNECTIONS = 256  # at once; further ones wait in the kernel's queue, which is this long again
+SPARE_FILES = 32  # descriptors of process 1 that are not the bridge's, and some
+EVENTS = 64  # served before process 1 reads its orders again
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -28,10 +25,8 @@ class End:
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
-        self.pending = b""
-        """Bytes from the peer that are still to be sent here."""
-        self.ended = False
-        """Whether it has sent its last byte."""
+        self.pending = b""  # bytes from the peer that are still to be sent here
+        self.ended = False  # whether it has sent its last byte
         self.watched = 0
         """Events that the epoll waits for. With 0 it is not in the epoll, where the end of its peer would wake us for ever."""
 

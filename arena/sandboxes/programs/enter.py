@@ -15,8 +15,7 @@ import sys
 SOCKET_FOLDER_INSIDE = "/run/arena/socket"
 CONTROL = "control"
 """Arena's socket in that folder. It is removed once process 1 has connected: the folder is empty when the command starts."""
-MOST_DESCRIPTORS = 253
-"""Most descriptors that the kernel sends in one message."""
+MOST_DESCRIPTORS = 253  # most descriptors that the kernel sends in one message
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 INSTRUCTION_BYTES = 8
 
@@ -25,13 +24,6 @@ class Filter(ctypes.Structure):
     """struct sock_fprog."""
 
     _fields_ = (("instructions", ctypes.c_ushort), ("program", ctypes.c_char_p))
-
-
-def place_descriptors(received: list[int], numbers: list[int]) -> None:
-    """Give each descriptor its number, by way of numbers above all of them: a received one may have the number of another."""
-    above = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in received]
-    for fd, number in zip(above, numbers, strict=True):
-        os.dup2(fd, number, inheritable=True)
 
 
 def install_filter(program: bytes) -> None:
@@ -54,7 +46,11 @@ def main() -> None:
         sys.exit("enter: arena ended while the sandbox was being started")
     with open(received.pop(0), "rb") as stream:
         order = marshal.loads(stream.read())
-    place_descriptors([control.fileno(), *received], order["numbers"])
+    # Each descriptor gets its number, by way of numbers above all of them: a received one may have the number of another.
+    numbers = order["numbers"]
+    above = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in (control.fileno(), *received)]
+    for fd, number in zip(above, numbers, strict=True):
+        os.dup2(fd, number, inheritable=True)
     os.umask(0o022)
     os.chdir("/workspace")
     install_filter(order["filter"])

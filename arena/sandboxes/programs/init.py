@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 HERE = "/run/arena"
 BRIDGES = f"{HERE}/bridge"
-HOME_FILES = f"{HERE}/home"
-"""Files that HOME holds when the command starts."""
+HOME_FILES = f"{HERE}/home"  # files that HOME holds when the command starts
 REPLY = struct.Struct("<BQ")
 FREEZE_LIMIT_S = 2.0
 SETTLE_S = 200e-6

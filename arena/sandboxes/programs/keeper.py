@@ -13,8 +13,7 @@ import signal
 import sys
 import time
 
-PATIENCE_S = 30.0
-"""A sandbox that hangs in the kernel for longer keeps its group; the next arena removes it."""
+PATIENCE_S = 30.0  # a sandbox that hangs in the kernel for longer keeps its group; the next arena removes it
 RETRY_S = 0.005
 
 

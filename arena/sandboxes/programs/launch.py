@@ -13,8 +13,7 @@ import resource
 import stat
 import sys
 
-STAGING = "/tmp"
-"""Covered in our own namespace only. bwrap needs this folder to exist anyway, so it does."""
+STAGING = "/tmp"  # covered in our own namespace only. bwrap needs this folder to exist anyway, so it does.
 
 CLONE_NEWNS = 0x00020000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
@@ -43,13 +42,6 @@ def prctl(option: int, value: int) -> None:
         fail(f"prctl({option}, {value})", ctypes.get_errno())
 
 
-def attach(detached: int) -> None:
-    """Attach a detached mount to STAGING, so that it can be bound from. Kernels before 6.15 bind from attached mounts only."""
-    os.set_inheritable(detached, False)
-    if libc.syscall(SYS_MOVE_MOUNT, detached, b"", AT_FDCWD, os.fsencode(STAGING), MOVE_MOUNT_F_EMPTY_PATH):
-        fail("cannot mount the workspace", ctypes.get_errno())
-
-
 def stage(sources: list[str], workspace: int | None) -> None:
     """Bind source number i at STAGING/i, so that parents which the user may not enter (a 0700 home) are out of its way.
 
@@ -66,8 +58,10 @@ def stage(sources: list[str], workspace: int | None) -> None:
         except OSError as error:
             fail(f"cannot bind {source}", error.errno or 0)
     # All are open by now: the next mounts hide those that lie below STAGING themselves.
-    if workspace is not None:
-        attach(workspace)
+    if workspace is not None:  # attached, so that it can be bound from: kernels before 6.15 bind from attached mounts only
+        os.set_inheritable(workspace, False)
+        if libc.syscall(SYS_MOVE_MOUNT, workspace, b"", AT_FDCWD, os.fsencode(STAGING), MOVE_MOUNT_F_EMPTY_PATH):
+            fail("cannot mount the workspace", ctypes.get_errno())
     mount("tmpfs", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0711,size=1m")
     for index, descriptor in enumerate(descriptors):
         target = f"{STAGING}/{index}"

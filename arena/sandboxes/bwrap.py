@@ -1,29 +1,75 @@
-"""Start bwrap with its arguments, and wait until the sandbox's process 1 has reported."""
+"""The bubblewrap backend: launch.py becomes bwrap, bwrap starts init.py as process 1, init.py starts the command."""
 
 from __future__ import annotations
 
 import contextlib
 import marshal
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from arena.errors import SandboxError
-from arena.sandboxes import SandboxSpec
-from arena.sandboxes.lifecycle import counts_by_namespace, fixed_limits, rlimits
-from arena.sandboxes.profile import Argument, init_command
+from arena.paths import secrets as arena_secrets
+from arena.sandboxes import RunningSandbox, SandboxSpec, cgroup, selftest
+from arena.sandboxes.host import survey
+from arena.sandboxes.lifecycle import (
+    bounded_workspace,
+    counts_by_namespace,
+    fixed_limits,
+    lifetime,
+    limit_checks,
+    rlimits,
+    throw_away_user,
+    validated,
+)
+from arena.sandboxes.profile import Argument, bwrap_arguments, init_command
 from arena.sandboxes.programs.launch import STAGING
-from arena.sandboxes.python_env import PythonEnvironment
+from arena.sandboxes.python_env import PythonEnvironment, current_python
 from arena.sandboxes.running import PROOF_S, START_LIMIT_S, SandboxHandle, become_subreaper, handshake
 from arena.sandboxes.watchdog import process_tree
+from arena.sandboxes.workspace_mount import WorkspaceMount
 from arena.system import process
 
-LAUNCH = Path(__file__).parents[1] / "programs" / "launch.py"
+LAUNCH = Path(__file__).with_name("programs") / "launch.py"
+OLDEST = (0, 8)  # first bwrap with --disable-userns
+SETTINGS = {
+    "kernel.apparmor_restrict_unprivileged_userns": (
+        "1",
+        "AppArmor forbids user namespaces here (Ubuntu 23.10 and later): give bwrap a profile that allows `userns` "
+        "(`apt-get install apparmor-profiles` has bwrap-userns-restrict), or run `sudo sysctl -w {name}=0`",
+    ),
+    "kernel.unprivileged_userns_clone": ("0", "user namespaces are switched off here: `sudo sysctl -w {name}=1`"),
+    "user.max_user_namespaces": ("0", "user namespaces are switched off here: `sudo sysctl -w {name}=10000`"),
+}
+"""Kernel settings that forbid user namespaces: the value that does, and what to do."""
+
+
+@contextmanager
+def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterator[RunningSandbox]:
+    """Start the sandbox; leaving the block kills what is left in it and proves that no process remains. SandboxError.
+
+    As root the workspace belongs to the sandbox's throw-away user. A limited one is a file system in memory meanwhile, whose
+    content is copied into the folder at the end. `secrets` are arena's own unless given.
+    """
+    spec, python = validated(spec), current_python()
+    with ExitStack() as stack:
+        uid = stack.enter_context(throw_away_user()) if os.geteuid() == 0 else None
+        group = stack.enter_context(cgroup.SandboxCgroup(spec.limits, cgroup.arena_cgroups(), fair=spec.kind == "agent"))
+        mount = bounded_workspace(spec, uid, stack)
+        if mount is not None:
+            spec = replace(spec, workspace=mount.path)
+        arguments = bwrap_arguments(spec, python, survey(arena_secrets() if secrets is None else secrets))
+        checks, enforced = limit_checks(spec, group, mount)
+        running = start(spec, arguments, python, uid, group, mount, group.in_force | enforced)
+        running.workspace, running.before_kill = spec.workspace, group.prepare_kill
+        yield stack.enter_context(lifetime(running, checks, group.exceeded, mount))
 
 
 def start(
@@ -31,15 +77,13 @@ def start(
     arguments: tuple[Argument, ...],
     python: PythonEnvironment,
     uid: int | None,
-    *,
-    groups: Sequence[str] = (),
-    workspace: int | None = None,
+    group: cgroup.SandboxCgroup,
+    mount: WorkspaceMount | None,
     in_force: Mapping[str, str],
 ) -> SandboxHandle:
     """Start bwrap with these arguments, as user `uid` when we are root. The workspace must be that user's already.
 
-    `groups` are the files by which it enters its control groups, `workspace` is the descriptor of a mount that one of the
-    arguments lies in, and `in_force` holds the limits that these two enforce.
+    It enters `group` itself. One of the arguments lies in `mount`. `in_force` holds the limits that these two enforce.
     """
     bwrap_path = find_bwrap()
     become_subreaper()
@@ -53,12 +97,12 @@ def start(
             "bwrap": bwrap_path,
             "argv": ["bwrap", "--args", str(handed[-1]), "--", *init_command(spec, python, theirs.fileno())],
             "env": {"PATH": "/usr/bin:/bin"},  # nothing of arena's: bwrap's environment shows inside until init.py runs
-            "groups": list(groups),
+            "groups": group.procs_files,
             "limits": rlimits(spec, uid),
             "cpus": sorted(spec.cpus or ()),
             "uid": uid,
             "sources": sources,
-            "workspace": workspace,
+            "workspace": mount.fd if mount else None,
         }
         handed.append(process.readable_fd(marshal.dumps(order)))
         handed.append(process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -70,7 +114,7 @@ def start(
                 stdin=handed[-1],
                 # Its own loader may need the path; nothing else of our environment goes on.
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                pass_fds=(*handed[:-1], theirs.fileno(), *spec.pass_fds, *(() if workspace is None else (workspace,))),
+                pass_fds=(*handed[:-1], theirs.fileno(), *spec.pass_fds, *((mount.fd,) if mount else ())),
             )
         except OSError as error:
             ours.close()
@@ -147,9 +191,42 @@ def _in_force(spec: SandboxSpec, uid: int | None, others: Mapping[str, str]) -> 
 
 def find_bwrap() -> str:
     """Path of bwrap."""
-    found = shutil.which("bwrap")
-    if found is None:
+    if (found := shutil.which("bwrap")) is None:
         raise SandboxError(
             "bwrap is not on PATH; install it: `apt-get install bubblewrap` (also its name with dnf, pacman, apk, zypper)"
         )
     return found
+
+
+def missing() -> str | None:
+    """Why this backend cannot be used here and what to do about it, in one line; None when a real sandbox has passed its test."""
+    try:
+        _self_test()
+    except SandboxError as error:
+        return " ".join(str(error).split())
+    return None
+
+
+def _self_test() -> None:
+    """Check bwrap's version and inspect a real sandbox from inside."""
+    output = process.run([find_bwrap(), "--version"], limit_s=10).stdout.decode(errors="replace").strip()
+    version = re.search(r"(\d+)\.(\d+)", output)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+        raise SandboxError(
+            f"{find_bwrap()} is {output or 'of unknown version'}; arena needs bubblewrap {'.'.join(map(str, OLDEST))} or later"
+        )
+    try:
+        selftest.prove(run)
+    except SandboxError as error:
+        raise SandboxError(f"{error}{advice(_settings())}") from None
+
+
+def advice(settings: Mapping[str, str]) -> str:
+    """The end of an error text: which of these kernel settings (name -> value) to change; empty when none."""
+    return "".join(f"; {text.format(name=name)}" for name, (bad, text) in SETTINGS.items() if settings.get(name) == bad)
+
+
+def _settings() -> dict[str, str]:
+    """This machine's kernel settings for `advice`, as far as it has them."""
+    paths = {name: Path("/proc/sys", *name.split(".")) for name in SETTINGS}
+    return {name: path.read_text().strip() for name, path in paths.items() if path.exists()}
