@@ -9,22 +9,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
 from arena.errors import JudgeError
-from arena.judge.device.layout import Layout, layout
-from arena.judge.device.memory import Memory
+from arena.judge.device.memory import Layout, Memory, layout
 from arena.judge.problem_code import ProblemCode, Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import half_width
-from arena.judge.stopwatch import Stopwatch
 from arena.judge.verify import verify, worse
 from arena.judge.window import PREPARE_TRIES, Disturbed, InputSpec, Seeds, Sets, WindowResult, window
 from arena.judge.worker_client import Worker
-from arena.schema import Errors, LaunchMode, Problem, Tensor
+from arena.schema import Errors, LaunchMode, Problem, Tensor, Timings
 
 PUBLISH_READINGS = 4
 """Copies timed to learn how long publishing takes on an idle device, after a first one that is slow."""
@@ -38,6 +36,37 @@ RETRY_PAUSE_S = 0.5
 """The pause before a retry, with the worker frozen; each is longer by this. So a short disturbance does not spoil four tries."""
 CHECKED_CALLS = 3
 """Calls of a correctness window: different input sets, and the first one again."""
+Phase = Literal["build", "check", "benchmark", "evidence"]
+
+
+class Stopwatch:
+    """Seconds by phase. `build` is time for compilers and tuners, whenever they run."""
+
+    def __init__(self) -> None:
+        self._spent_s: dict[Phase, float] = {"build": 0.0, "check": 0.0, "benchmark": 0.0, "evidence": 0.0}
+        self._begin_s = self._since_s = time.monotonic()
+        self._now: Phase | None = None
+
+    @contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        """Count the time inside the block for `name` alone: the phase around it pauses."""
+        outer = self._change(name)
+        try:
+            yield
+        finally:
+            self._change(outer)
+
+    def timings(self) -> Timings:
+        """The totals so far."""
+        rounded = {f"{name}_s": round(seconds, 3) for name, seconds in self._spent_s.items()}
+        return Timings(**rounded, total_s=round(time.monotonic() - self._begin_s, 3))
+
+    def _change(self, name: Phase | None) -> Phase | None:
+        now_s = time.monotonic()
+        if self._now is not None:
+            self._spent_s[self._now] += now_s - self._since_s
+        outer, self._now, self._since_s = self._now, name, now_s
+        return outer
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import torch
 
 from arena.errors import JudgeError
-from arena.judge.device.layout import Layout
-from arena.judge.device.memory import Buffer, Memory
+from arena.judge.device.memory import Buffer, Layout, Memory
 from arena.judge.problem_code import Inputs, ProblemCode, Shape
 from arena.judge.rejection import Rejection
 from arena.judge.worker_client import Worker

@@ -27,8 +27,7 @@ from arena.judge import evaluation, problem_code, worker_client
 from arena.judge.device.detect import open_device
 from arena.judge.sampling import CPU
 from arena.judge.score_math import geometric_mean
-from arena.judge.stopwatch import Stopwatch
-from arena.judge.timing import ScoringContext
+from arena.judge.timing import ScoringContext, Stopwatch
 from arena.judge.window import Seeds
 from arena.results import annotations, leaderboard, run_folder
 from arena.sandboxes import bwrap

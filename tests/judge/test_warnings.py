@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("torch")
 
 from arena import catalog
-from arena.judge.warnings import unexpected_arithmetic
+from arena.judge.scoring import unexpected_arithmetic
 from arena.schema import Evidence, ShapeScore
 
 PROBLEM = catalog.problem("fp8_gemm")

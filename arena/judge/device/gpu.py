@@ -9,7 +9,6 @@ from dataclasses import replace
 import torch
 
 from arena.errors import JudgeError
-from arena.judge import counters
 from arena.judge.device import calibrate_gpu, nvml
 from arena.judge.device.device import OpenDevice
 from arena.judge.sampling import GPU, Sampling
@@ -60,7 +59,6 @@ def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[Open
             anchor_gb_s=Anchor(index).gb_s,
             gpu=index if minor is None else minor,
             env=ENV,
-            counters_command=counters.command,
         )
 
 

@@ -172,7 +172,7 @@ def attach_host(fd: int, size_bytes: int, device: int) -> HostBytes:
 
 
 def views(buffer: torch.Tensor, layout: dict[str, Any], index: int) -> tuple[torch.Tensor, ...]:
-    """The tensors of set `index`, as the judge's layout.py places them."""
+    """The tensors of set `index`, as the judge's memory.py places them."""
     found = []
     for shape, dtype_name, offset in layout["slots"]:
         dtype = getattr(torch, dtype_name)
