@@ -91,17 +91,10 @@ def with_counters(
     if len(calls) < len(found):
         shown = f"the counters show {len(calls)} of {len(found)} calls: they are read for {MOST_KERNELS} kernels in all"
         found = (*found[: len(calls)], *with_note(found[len(calls) :], ncu_complaint(text) or shown))
-    proven = tuple(
-        evidence.model_copy(
-            update={
-                "proof": "counters",
-                "tensor_ops": dict(call.tensor_ops),
-                "dram_read_bytes": call.read_bytes,
-                "dram_write_bytes": call.write_bytes,
-            }
-        )
-        for evidence, call in zip(found, calls, strict=False)
-    )
+    proven = []
+    for evidence, call in zip(found, calls, strict=False):
+        moved = {"dram_read_bytes": call.read_bytes, "dram_write_bytes": call.write_bytes}
+        proven.append(evidence.model_copy(update={"proof": "counters", "tensor_ops": dict(call.tensor_ops), **moved}))
     return (*proven, *found[len(proven) :])
 
 
@@ -182,8 +175,7 @@ def read_counters(text: str) -> list[Call]:
     """The calls in ncu's CSV, which is mixed with other lines. Rows that make no sense are skipped, and so is a call that ncu did
     not count to its end."""
     calls: list[Call] = []
-    marks: set[str] = set()
-    seen: set[str] = set()
+    marks, seen = set[str](), set[str]()
     for row in _rows(text):
         number, kernel, metric, value = (row.get(name) or "" for name in ("ID", "Kernel Name", "Metric Name", "Metric Value"))
         seen.add(number)
@@ -191,8 +183,7 @@ def read_counters(text: str) -> list[Call]:
             if number not in marks:
                 marks.add(number)
                 calls.append(Call())
-            continue
-        if calls:
+        elif calls:
             _add(calls[-1], metric, value)
     return calls[:-1] if len(seen) >= MOST_KERNELS else calls
 
@@ -211,8 +202,8 @@ def _add(call: Call, metric: str, value: str) -> None:
     except ValueError:
         return
     if not 0 < amount < MOST_COUNTED:
-        return
-    if metric == READ:
+        pass
+    elif metric == READ:
         call.read_bytes += amount
     elif metric == WRITE:
         call.write_bytes += amount

@@ -63,9 +63,10 @@ def score(
         shared: lets other processes compute on the GPU meanwhile: for submissions rejected before any timing.
     """
     stopwatch, seeds = timing.Stopwatch(), Seeds()
-    common: dict[str, Any] = {"problem": problem.name, "problem_digest": digest, "hardware": hardware.name}
-    common["tolerance"] = problem.tolerance
-    environment = _environment(seeds)
+    common = _common(problem, hardware, digest)
+    environment = {"arena": arena.__version__, "python": platform.python_version(), "torch": torch.__version__}
+    # The seed is drawn for this scoring alone and never used again; recorded so that a person can make the same inputs.
+    environment |= {"kernel": platform.release(), "seed": seeds.secret.hex()}
     try:
         _read(submission, problem)
         with open_device(hardware, gpu, shared=shared) as device:
@@ -78,16 +79,8 @@ def score(
             sampling = replace(sampling or device.sampling, cold_bytes=device.sampling.cold_bytes)
             context = timing.ScoringContext(problem, code, device.memory, sampling, seeds, stopwatch)
             before = device.conditions()
-            start = partial(
-                worker_client.start,
-                submission,
-                sandbox=sandbox,
-                cpus=device.cpus,
-                gpu=device.gpu,
-                env=device.env,
-                logs=logs,
-                total_limit_s=context.sampling.total_limit_s,
-            )
+            start = partial(worker_client.start, submission, sandbox=sandbox, logs=logs, total_limit_s=sampling.total_limit_s)
+            start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env)
             processes = evaluation.run(context, hardware.profile, start, device.anchor_gb_s, report)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             timed = [
@@ -131,15 +124,14 @@ def preflight(hardware: Hardware, gpu: int) -> int | None:
 
 def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> Rejected:
     """The score of a run that left no usable solution.py."""
-    return Rejected(
-        problem=problem.name,
-        problem_digest=digest,
-        hardware=hardware.name,
-        tolerance=problem.tolerance,
-        verdict="missing",
-        message=reason,
-        timings=timing.Stopwatch().timings(),
-    )
+    common = _common(problem, hardware, digest)
+    return Rejected(**common, verdict="missing", message=reason, timings=timing.Stopwatch().timings())
+
+
+def _common(problem: Problem, hardware: Hardware, digest: str) -> dict[str, Any]:
+    """What every score records."""
+    named = {"problem": problem.name, "problem_digest": digest, "hardware": hardware.name}
+    return {**named, "tolerance": problem.tolerance}
 
 
 def _read(submission: Submission, problem: Problem) -> None:
@@ -242,17 +234,6 @@ def _anchors(processes: list[evaluation.ProcessResult]) -> dict[str, str]:
         pairs += [f"({before:.0f} {after:.0f})" for before, after in process.dropped]
         pairs.append("{:.0f} {:.0f}".format(*process.anchors_gb_s))
     return {"anchor_copy_gb_s": "; ".join(pairs)}
-
-
-def _environment(seeds: Seeds) -> dict[str, str]:
-    return {
-        "arena": arena.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "kernel": platform.release(),
-        # Drawn for this scoring alone and never used again; recorded so that a person can make the same inputs.
-        "seed": seeds.secret.hex(),
-    }
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from arena.judge.score_math import half_width
 from arena.judge.verify import verify, worse
 from arena.judge.window import PREPARE_TRIES, Disturbed, InputSpec, Seeds, Sets, WindowResult, window
 from arena.judge.worker_client import Worker
-from arena.schema import Errors, LaunchMode, Problem, Tensor, Timings
+from arena.schema import Errors, LaunchMode, Problem, Timings
 
 PUBLISH_READINGS = 4
 """Copies timed to learn how long publishing takes on an idle device, after a first one that is slow."""
@@ -116,14 +116,11 @@ class ShapeTiming:
 
 def first_call(context: ScoringContext, worker: Worker, shape: Shape) -> None:
     """One call on a shape that is new to the worker, which may compile and tune. Its output is not verified."""
-    with (
-        context.stopwatch.phase("build"),
-        _locate_rejection(shape, "public"),
-        buffers(context, worker, shape, "public", 1) as sets,
-    ):
-        inputs = [InputSpec("public", seed) for seed in context.seeds.take(1)]
-        limit_s = context.sampling.first_call_limit_s
-        window(worker, sets, context.code, shape, lambda: inputs, launch_mode=plain_mode(context), sample=0, limit_s=limit_s)
+    launch_mode, limit_s = plain_mode(context), context.sampling.first_call_limit_s
+    inputs = [InputSpec("public", seed) for seed in context.seeds.take(1)]
+    located = _locate_rejection(shape, "public")
+    with context.stopwatch.phase("build"), located, buffers(context, worker, shape, "public", 1) as sets:
+        window(worker, sets, context.code, shape, lambda: inputs, launch_mode=launch_mode, sample=0, limit_s=limit_s)
 
 
 def check(context: ScoringContext, worker: Worker, shape: Shape, input_class: str) -> Errors:
@@ -221,23 +218,17 @@ def _time_once(
 
 def _audit_window(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode) -> None:
     """A window like the timed ones with half of its sets of hidden input classes. Several are verified; its time is dropped."""
-    input_classes = _classes_that_fit(context, sets, shape)
+    # Classes whose tensors have the sizes of the public ones, so that they fit in the same buffers.
+    fitting = (name for name in context.code.input_classes if context.input_layout(shape, name) == sets.input_layout)
+    input_classes = ["public", *fitting]
     dice = secrets.SystemRandom()
 
     def draw() -> list[InputSpec]:
         return [InputSpec(dice.choice((dice.choice(input_classes), "public")), seed) for seed in context.seeds.take(sets.count)]
 
-    sampling = context.sampling
-    sample = min(sampling.audit_sample, sets.count)
-    done = window(
-        worker, sets, context.code, shape, draw, launch_mode=launch_mode, sample=sample, limit_s=sampling.call_limit_s, tries=1
-    )
+    sample, limit_s = min(context.sampling.audit_sample, sets.count), context.sampling.call_limit_s
+    done = window(worker, sets, context.code, shape, draw, launch_mode=launch_mode, sample=sample, limit_s=limit_s, tries=1)
     verify(done, sets, context.code, context.problem, shape)
-
-
-def _classes_that_fit(context: ScoringContext, sets: Sets, shape: Shape) -> list[str]:
-    """Input classes whose tensors have the sizes of the public ones, so that they fit in the same buffers."""
-    return ["public", *(name for name in context.code.input_classes if context.input_layout(shape, name) == sets.input_layout)]
 
 
 def _warm_up(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode) -> None:
@@ -270,9 +261,8 @@ def _public_window(
 
 
 def _enough_windows(samples: list[float], sampling: Sampling) -> bool:
-    if len(samples) < sampling.min_windows:
-        return False
-    return len(samples) >= sampling.max_windows or half_width(samples) < sampling.half_width
+    enough = len(samples) >= sampling.min_windows
+    return enough and (len(samples) >= sampling.max_windows or half_width(samples) < sampling.half_width)
 
 
 @contextmanager
@@ -291,20 +281,18 @@ def buffers(
 ) -> Iterator[Sets]:
     """Shared buffers for `count` sets, mapped by the worker. `publish_alone_s` bounds publishing where windows are timed."""
     input_layout = context.input_layout(shape, input_class)
-    output_layout = layout([(_sizes(tensor, shape), getattr(torch, tensor.dtype)) for tensor in context.problem.outputs])
+    memory, given = context.memory, context.problem.outputs_given
+    # An output's names of sizes are the shape's: the catalogue has checked that.
+    sizes = [tuple(size if isinstance(size, int) else shape[size] for size in each.shape) for each in context.problem.outputs]
+    dtypes = [getattr(torch, each.dtype) for each in context.problem.outputs]
+    output_layout = layout(list(zip(sizes, dtypes, strict=True)))
     with ExitStack() as stack:
-        inputs = context.memory.buffer(input_layout.set_bytes * count)
+        inputs = memory.buffer(input_layout.set_bytes * count)
         stack.callback(inputs.close)
-        outputs = context.memory.buffer(output_layout.set_bytes * count)
+        outputs = memory.buffer(output_layout.set_bytes * count)
         stack.callback(outputs.close)
-        memory, given = context.memory, context.problem.outputs_given
         staged = memory.staging(inputs)
         sets = Sets(memory, staged, inputs, outputs, input_layout, output_layout, count, given, publish_alone_s)
         worker.resume()
         worker.order("shape", fds=[inputs.fd, outputs.fd], limit_s=context.sampling.call_limit_s, **sets.message())
         yield sets
-
-
-def _sizes(tensor: Tensor, shape: Shape) -> tuple[int, ...]:
-    """An output's sizes. Its names are the shape's: the catalogue has checked that."""
-    return tuple(size if isinstance(size, int) else shape[size] for size in tensor.shape)

@@ -134,15 +134,9 @@ def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
     with open_device(catalog.hardware("cpu"), 0) as device:
         context = ScoringContext(asked, problem_code.load(asked, "cpu", FOLDER), device.memory, few, Seeds(), Stopwatch())
         submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
-        how: dict[str, Any] = {
-            "sandbox": bwrap,
-            "cpus": device.cpus,
-            "gpu": None,
-            "env": device.env,
-            "logs": None,
-            "total_limit_s": 300.0,
-        }
-        [process] = evaluation.run(context, "cpu", partial(worker_client.start, submission, **how), anchor, lambda _: None)
+        how: dict[str, Any] = {"cpus": device.cpus, "gpu": None, "env": device.env, "logs": None, "total_limit_s": 300.0}
+        start = partial(worker_client.start, submission, sandbox=bwrap, **how)
+        [process] = evaluation.run(context, "cpu", start, anchor, lambda _: None)
     assert time.monotonic() - readings[0] > 3.0
     assert process.shapes[1].samples_s[0] > 1
     assert process.anchors_gb_s == (100.0, 100.0)

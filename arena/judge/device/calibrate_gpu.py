@@ -83,10 +83,8 @@ def _bandwidth_gb_s() -> tuple[float, float]:
     free_bytes = torch.cuda.mem_get_info()[0]
     sizes = [gib for gib in BUFFERS_GIB if 2 * (gib << 30) < 0.9 * free_bytes]
     if not sizes:
-        raise JudgeError(
-            f"only {free_bytes / 1e9:.1f} GB of the GPU's memory are free, and calibrating takes {2.4 * BUFFERS_GIB[0]:.0f} GB: "
-            "end the processes that hold it (nvidia-smi lists them)"
-        )
+        text = f"only {free_bytes / 1e9:.1f} GB of the GPU's memory are free, and calibrating takes {2.4 * BUFFERS_GIB[0]:.0f} GB"
+        raise JudgeError(f"{text}: end the processes that hold it (nvidia-smi lists them)")
     source = torch.rand(max(sizes) << 28, device="cuda")
     target = torch.empty_like(source)
     vector = torch.rand(COLUMNS, device="cuda")

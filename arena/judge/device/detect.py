@@ -52,10 +52,9 @@ def _cpu_device() -> Iterator[OpenDevice]:
     worker_cpus = frozenset({max(cpus)})
     # A worker on one core gains nothing from more threads, and libraries would start one per core of the machine.
     env = {"OMP_NUM_THREADS": "1"}
+
+    def conditions() -> dict[str, str]:
+        return {"load_average": f"{os.getloadavg()[0]:.2f}"}
+
     with calibrate_cpu.on_cores(cpus - worker_cpus or cpus):
-        yield OpenDevice(device, HostMemory(), CPU, _load, calibrate_cpu.copy_gb_s, cpus=worker_cpus, env=env)
-
-
-def _load() -> dict[str, str]:
-    """How busy the machine was."""
-    return {"load_average": f"{os.getloadavg()[0]:.2f}"}
+        yield OpenDevice(device, HostMemory(), CPU, conditions, calibrate_cpu.copy_gb_s, cpus=worker_cpus, env=env)

@@ -119,8 +119,11 @@ class Layout:
 
     def views(self, buffer: torch.Tensor, index: int) -> tuple[torch.Tensor, ...]:
         """The tensors of set `index` inside `buffer` (uint8), sharing its memory."""
-        base = index * self.set_bytes
-        return tuple(_view(buffer, base + slot.offset_bytes, slot.shape, slot.dtype) for slot in self.slots)
+        found = []
+        for slot in self.slots:
+            start = index * self.set_bytes + slot.offset_bytes
+            found.append(buffer[start : start + math.prod(slot.shape) * slot.dtype.itemsize].view(slot.dtype).view(slot.shape))
+        return tuple(found)
 
     def message(self) -> dict[str, Any]:
         """The layout as the judge sends it to the worker."""
@@ -130,17 +133,8 @@ class Layout:
 
 def layout(tensors: Sequence[tuple[tuple[int, ...], torch.dtype]]) -> Layout:
     """A layout for tensors of these shapes and dtypes, each aligned to `ALIGN_BYTES`."""
-    slots = []
-    offset = 0
+    slots, offset = [], 0
     for shape, dtype in tensors:
         slots.append(Slot(shape, dtype, offset))
-        offset += _aligned(math.prod(shape) * dtype.itemsize)
+        offset += -(-math.prod(shape) * dtype.itemsize // ALIGN_BYTES) * ALIGN_BYTES
     return Layout(tuple(slots), max(offset, ALIGN_BYTES))
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGN_BYTES) * ALIGN_BYTES
-
-
-def _view(buffer: torch.Tensor, start: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    return buffer[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
