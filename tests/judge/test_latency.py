@@ -69,7 +69,7 @@ def scored(source: str, asked: Problem, **given: Any):
             "13:16: latency.cpu: {'R': 8, 'N': 4096} is listed twice (`shapes` and `latency` share none)",
         ),
         ("{cpu: [{R: 1, N: 2}, {N: 2, R: 1}]}", "13:16: latency.cpu: {'R': 1, 'N': 2} is listed twice"),
-        ("{cpu: [{R: 2}]}", "work: '2*R*N': unknown name 'N'"),
+        ("{cpu: [{R: 2}]}", "outputs.y: 'N' is no size of shape {'R': 2}: write a name that every shape has"),
         ("{cpu: [{R: 2, N: 0}]}", "is 0.0 for shape {'R': 2, 'N': 0}; it must be positive"),
         ("{tpu: [{R: 2, N: 64}]}", "13:11: latency.tpu: should be 'cpu' or 'gpu'"),
     ],
