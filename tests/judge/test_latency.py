@@ -159,7 +159,7 @@ def test_prompt_and_tools_of_the_agent_include_latency_shapes(tmp_path: Path) ->
     asked = problem(tmp_path)
     folders = {"problem_folder": FOLDER, "kit_folder": paths.problems() / "kit"}
     prompt = run_folder.fill_workspace(run, asked, "cpu", asked.shapes["cpu"], "a machine", **folders)
-    listed = "These small ones have to be right as well:\n\n- R = 2, N = 64\n"
+    listed = "These small ones must be right as well:\n\n- R = 2, N = 64\n"
     assert listed in prompt and "\n\n\n" not in prompt
     facts = json.loads((run.work / "problem.json").read_text())
     assert (facts["shapes"], facts["latency"]) == ([{"R": 8, "N": 4096}], [SMALL])
