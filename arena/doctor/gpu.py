@@ -67,9 +67,8 @@ def gpus(found: Found) -> list[Gpu]:
         warnings = []
         if nvml_gpu is not None and nvml_gpu.pids:
             pids = ", ".join(map(str, nvml_gpu.pids))
-            warnings.append(
-                f"in use by other processes (pid {pids}): a score needs it alone, so end them or choose another --gpu"
-            )
+            used = f"in use by other processes (pid {pids})"
+            warnings.append(f"{used}: a score needs it alone, so end them or choose another --gpu")
         if nvml_gpu is not None and nvml_gpu.persistence is False:
             warnings.append("persistence mode is off, so each process waits for the driver to start: nvidia-smi -pm 1")
         listed.append(Gpu(name, memory_bytes, _listed(name), bool(found.torch.gpus) and not error, error, tuple(warnings)))
@@ -110,10 +109,6 @@ def _torch(found: Found) -> Finding:
     return "", f"{found.packages['torch']} for CUDA {torch.cuda}, sees {len(torch.gpus)} GPU{'s' * (len(torch.gpus) > 1)}"
 
 
-def _triton(found: Found) -> Finding:
-    return _package(found, "triton", "torch's builds for CUDA bring it (pip install triton)")
-
-
 def _nvcc(found: Found) -> Finding:
     built = found.torch.cuda
     if found.nvcc is None:
@@ -138,14 +133,6 @@ def _cxx(found: Found) -> Finding:
     return "", f"{found.cxx}, Python.h in {found.headers}"
 
 
-def _ninja(found: Found) -> Finding:
-    return ("", found.ninja) if found.ninja else _package(found, "ninja", f"load_inline needs it: {EXTRA}")
-
-
-def _bindings(found: Found) -> Finding:
-    return _package(found, "cuda-bindings", f"the judge's GPU buffers need it: {EXTRA}")
-
-
 def _nvml(found: Found) -> Finding:
     fault, version = _package(found, "nvidia-ml-py", f"without it the judge cannot see other users of the GPU: {EXTRA}")
     return (f"{version} cannot query the driver: {found.nvml.error}", "") if found.nvml.error and not fault else (fault, version)
@@ -153,11 +140,11 @@ def _nvml(found: Found) -> Finding:
 
 NEEDED: dict[str, Callable[[Found], Finding]] = {
     "torch for CUDA": _torch,
-    "triton": _triton,
+    "triton": lambda found: _package(found, "triton", "torch's builds for CUDA bring it (pip install triton)"),
     "nvcc": _nvcc,
     "c++": _cxx,
-    "ninja": _ninja,
-    "cuda-bindings": _bindings,
+    "ninja": lambda found: ("", found.ninja) if found.ninja else _package(found, "ninja", f"load_inline needs it: {EXTRA}"),
+    "cuda-bindings": lambda found: _package(found, "cuda-bindings", f"the judge's GPU buffers need it: {EXTRA}"),
     "nvidia-ml-py": _nvml,
 }
 

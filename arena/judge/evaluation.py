@@ -109,7 +109,7 @@ def _time_process(
     with context.stopwatch.phase("benchmark"), as_judge_failure():
         overheads = [timing.measure_overhead(context, worker, shape, *spec) for shape, spec in zip(shapes, specs, strict=True)]
     _load(context, worker)
-    arguments = [(shape, *spec, overhead) for shape, spec, overhead in zip(shapes, specs, overheads, strict=True)]
+    arguments = list(zip(shapes, specs, overheads, strict=True))
     with context.stopwatch.phase("benchmark"), reject_out_of_memory():
         timed = [_time(context, worker, *each) for each in arguments[:scored]]
     worker.freeze()
@@ -188,10 +188,10 @@ def _window_specs(
 
 
 def _time(
-    context: timing.ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int, overhead: timing.Overhead
+    context: timing.ScoringContext, worker: Worker, shape: Shape, spec: WindowSpec, overhead: timing.Overhead
 ) -> timing.ShapeTiming:
     try:
-        return timing.time_shape(context, worker, shape, launch_mode, calls, overhead)
+        return timing.time_shape(context, worker, shape, *spec, overhead)
     except Uncapturable as uncapturable:
         # The launch mode never changes silently within a score.
         text = f"The calls could be captured in a CUDA graph in one process and not in the next{uncapturable}"

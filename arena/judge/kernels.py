@@ -2,30 +2,51 @@
 
 The profiler works inside the submission's process, which could falsify its report. So an excluded kernel in it justifies the
 verdict `forbidden`, and a clean list never clears a submission.
+
+The counters are read by Nsight Compute (ncu) around a worker: what the tensor cores multiplied, and what DRAM moved. ncu replays
+every kernel several times, one kernel at a time. So it never runs around a worker that is timed.
 """
 
 from __future__ import annotations
 
+import csv
+import functools
+import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from arena.errors import JudgeError
-from arena.judge import counters
 from arena.judge.device.memory import HostBuffer
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
 from arena.judge.timing import ScoringContext, buffers
 from arena.judge.window import Sets, poison, write
 from arena.judge.worker_client import Worker
+from arena.sandboxes.host import counters_closed, program
 from arena.schema import Evidence, Kernel
+from arena.system import process
 
 NAMES_BYTES = 1 << 18
 MOST_NAMES = 200
 """Different kernels of one call that are kept."""
 REPORT_LIMIT_S = 60.0
 """For the counters' report, which the profiler makes when the worker ends."""
+READ, WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
+TENSOR = re.compile(r"sm__ops_path_tensor_src_([a-z]+\d+)(_dst_[a-z]+\d+)?(?:\.sum)?")
+"""Operations by the type multiplied and, on some chips, the type of the sums: exactly 2 M N K for a matrix product."""
+MARK = "spin_kernel"
+"""Part of the name of the kernel that torch.cuda._sleep launches. The worker launches it before each call."""
+MOST_KERNELS = 300
+"""Kernels counted over all calls together; ncu replays each several times."""
+QUERY_LIMIT_S = 60.0
+LINE_CHARACTERS = 20_000
+MOST_COUNTED = 1e18
+"""No counter of one kernel comes near this amount."""
 
 
 def launched_kernels(context: ScoringContext, worker: Worker, shape: Shape) -> Evidence:
@@ -63,24 +84,17 @@ def with_counters(
             text = worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
     except (Rejection, JudgeError) as failure:
         return with_note(found, f"the calls under the counters failed: {failure}")
-    calls = counters.read(text)
+    calls = read_counters(text)
     if len(calls) > len(found):
         text = f"the counters show {len(calls)} calls where {len(found)} were made: a kernel of the solution has the mark's name"
         return with_note(found, text)
     if len(calls) < len(found):
-        shown = f"the counters show {len(calls)} of {len(found)} calls: they are read for {counters.MOST_KERNELS} kernels in all"
-        found = (*found[: len(calls)], *with_note(found[len(calls) :], counters.complaint(text) or shown))
-    proven = tuple(
-        evidence.model_copy(
-            update={
-                "proof": "counters",
-                "tensor_ops": dict(call.tensor_ops),
-                "dram_read_bytes": call.read_bytes,
-                "dram_write_bytes": call.write_bytes,
-            }
-        )
-        for evidence, call in zip(found, calls, strict=False)
-    )
+        shown = f"the counters show {len(calls)} of {len(found)} calls: they are read for {MOST_KERNELS} kernels in all"
+        found = (*found[: len(calls)], *with_note(found[len(calls) :], ncu_complaint(text) or shown))
+    proven = []
+    for evidence, call in zip(found, calls, strict=False):
+        moved = {"dram_read_bytes": call.read_bytes, "dram_write_bytes": call.write_bytes}
+        proven.append(evidence.model_copy(update={"proof": "counters", "tensor_ops": dict(call.tensor_ops), **moved}))
     return (*proven, *found[len(proven) :])
 
 
@@ -122,3 +136,82 @@ def _kernels(text: bytes) -> Iterator[Kernel]:
         name = "".join(c if c.isprintable() else "?" for c in name).strip()
         if name and count.isascii() and count.isdigit() and int(count[:9]) > 0:
             yield Kernel(name=name, launches=int(count[:9]))
+
+
+@dataclass
+class Call:
+    """What the kernels of one call did, added up."""
+
+    tensor_ops: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    read_bytes: float = 0.0
+    write_bytes: float = 0.0
+
+
+@functools.cache
+def counters_command() -> tuple[str, ...] | str:
+    """The command line to put before the worker's, or the reason why the counters cannot be read here."""
+    found = program("ncu")
+    if found is None:
+        return "no ncu (Nsight Compute) is installed where a sandbox sees it"
+    if counters_closed():
+        return "the driver lets only administrators read the counters (NVreg_RestrictProfilingToAdminUsers=0 opens them to all)"
+    done = process.run([found, "--query-metrics"], limit_s=QUERY_LIMIT_S)
+    metrics = tensor_metrics(line.split(" ", 1)[0] for line in done.stdout.decode(errors="replace").splitlines())
+    if not metrics:
+        return "ncu lists no tensor counters for this GPU"
+    names = ",".join([*(f"{metric}.sum" for metric in metrics), READ, WRITE])
+    options = ("--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(MOST_KERNELS))
+    return (str(Path(found).resolve()), *options, "--print-units", "base", "--csv", "--metrics", names)
+
+
+def tensor_metrics(names: Iterable[str]) -> list[str]:
+    """The metrics that count tensor operations by input type: the total where a chip has one, else its parts."""
+    found = {name: match for name in names if (match := TENSOR.fullmatch(name))}
+    totals = {match[1] for match in found.values() if not match[2]}
+    return sorted(name for name, match in found.items() if not match[2] or match[1] not in totals)
+
+
+def read_counters(text: str) -> list[Call]:
+    """The calls in ncu's CSV, which is mixed with other lines. Rows that make no sense are skipped, and so is a call that ncu did
+    not count to its end."""
+    calls: list[Call] = []
+    marks, seen = set[str](), set[str]()
+    for row in _rows(text):
+        number, kernel, metric, value = (row.get(name) or "" for name in ("ID", "Kernel Name", "Metric Name", "Metric Value"))
+        seen.add(number)
+        if MARK in kernel:
+            if number not in marks:
+                marks.add(number)
+                calls.append(Call())
+        elif calls:
+            _add(calls[-1], metric, value)
+    return calls[:-1] if len(seen) >= MOST_KERNELS else calls
+
+
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    lines = (line for line in text.splitlines() if line.startswith('"') and len(line) <= LINE_CHARACTERS)
+    try:
+        yield from csv.DictReader(lines)
+    except csv.Error:  # the submission prints to the same stream
+        return
+
+
+def _add(call: Call, metric: str, value: str) -> None:
+    try:
+        amount = float(value.replace(",", ""))
+    except ValueError:
+        return
+    if not 0 < amount < MOST_COUNTED:
+        pass
+    elif metric == READ:
+        call.read_bytes += amount
+    elif metric == WRITE:
+        call.write_bytes += amount
+    elif match := TENSOR.fullmatch(metric):
+        call.tensor_ops[match[1]] += amount
+
+
+def ncu_complaint(text: str) -> str:
+    """ncu's own error message; empty when it reports none."""
+    lines = [line.removeprefix("==ERROR==").strip() for line in text.splitlines() if line.startswith("==ERROR==")]
+    return "".join(c for c in lines[0] if c.isprintable())[:300] if lines else ""

@@ -57,16 +57,14 @@ class ProblemCode:
 
 def load(problem: Problem, profile: Profile, folder: Path | None = None) -> ProblemCode:
     """The code of `problem`, from `folder` where it is not in problems/; DataError when a file breaks the contract."""
-    with _loading:
-        return _load(problem, profile, folder or paths.problems() / problem.name)
-
-
-def _load(problem: Problem, profile: Profile, folder: Path) -> ProblemCode:
+    folder = folder or paths.problems() / problem.name
     package = f"arena_problem_{problem.name}"
-    sys.modules[package] = ModuleType(package)
-    sys.modules[package].__path__ = [str(folder)]
-    reference = _module(folder / "reference.py", f"{package}.reference")
-    hidden = _module(folder / "hidden.py", f"{package}.hidden")
+    with _loading:
+        sys.modules[package] = ModuleType(package)
+        sys.modules[package].__path__ = [str(folder)]
+        reference = _module(folder / "reference.py", f"{package}.reference")
+        hidden = _module(folder / "hidden.py", f"{package}.hidden")
+        measure = _measure(problem, reference)
     rate = _attribute(hidden, "CEILING_DTYPE")
     if rate not in get_args(Rate):
         raise DataError(f"{hidden.__file__}: CEILING_DTYPE is {rate!r}; it must be one of {', '.join(get_args(Rate))}")
@@ -78,7 +76,7 @@ def _load(problem: Problem, profile: Profile, folder: Path) -> ProblemCode:
         extra_shapes=tuple(_attribute(hidden, "EXTRA_SHAPES").get(profile, ())),
         rate=rate,
         own_check=bool(problem.correctness),
-        measure=_measure(problem, reference),
+        measure=measure,
     )
 
 
@@ -97,10 +95,8 @@ def _measure(problem: Problem, reference: ModuleType) -> Callable[[Inputs, Input
         found: list[Measured] = measure(reference, problem.tolerance, names, outs, refs, inputs)
         for _, errors, _ in found:
             if errors.keys() != problem.tolerance.keys():
-                measured_names, allowed_names = ", ".join(errors), ", ".join(problem.tolerance)
-                raise DataError(
-                    f"{reference.__file__}: errors() measures {measured_names}; problem.yaml has a tolerance for {allowed_names}"
-                )
+                names_measured = f"{reference.__file__}: errors() measures {', '.join(errors)}"
+                raise DataError(f"{names_measured}; problem.yaml has a tolerance for {', '.join(problem.tolerance)}")
         return found
 
     return measured
@@ -130,6 +126,5 @@ def _attribute(module: ModuleType, name: str) -> Any:  # noqa: ANN401  a problem
     try:
         return getattr(module, name)
     except AttributeError:
-        raise DataError(
-            f"{module.__file__}: does not define {name}, which every problem must define (see CONTRIBUTING.md)"
-        ) from None
+        text = f"{module.__file__}: does not define {name}, which every problem must define (see CONTRIBUTING.md)"
+        raise DataError(text) from None

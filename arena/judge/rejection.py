@@ -19,7 +19,4 @@ class Rejection(Exception):  # noqa: N818  a verdict, not an error of arena
     ) -> None:
         super().__init__(message)
         self.verdict: RejectionVerdict = verdict
-        self.message = message
-        self.shape = shape
-        self.input_class = input_class
-        self.error = error
+        self.message, self.shape, self.input_class, self.error = message, shape, input_class, error

@@ -1,7 +1,7 @@
 """How many windows, calls and processes a score takes: the settings of the judge, in one place."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 MIB = 1 << 20
 
@@ -54,18 +54,7 @@ class Sampling:
 
 
 CPU = Sampling()
-GPU = replace(
-    CPU,
-    window_s=0.010,
-    min_calls=8,
-    max_calls=128,
-    drift=0.01,
-    repeats=2,
-    empty_windows=5,
-    min_windows=5,
-    max_windows=9,
-    audit_windows=1,
-    audit_sample=2,
-    sample=1,
+GPU = Sampling(
+    min_calls=8, drift=0.01, repeats=2, empty_windows=5, min_windows=5, max_windows=9, audit_windows=1, audit_sample=2, sample=1
 )
 """Fewer windows suffice than on a CPU: a window's inputs are far larger than the cache, and its clock is the device's own."""

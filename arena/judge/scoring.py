@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -15,13 +15,12 @@ import torch
 
 import arena
 from arena.errors import ArenaError, JudgeError
-from arena.judge import evaluation, forbidden, kernels, problem_code, timing, warnings, worker_client
+from arena.judge import evaluation, forbidden, kernels, problem_code, timing, worker_client
 from arena.judge.device.detect import open_device
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import ceiling, geometric_mean, interval, median_of_medians
-from arena.judge.stopwatch import Stopwatch
 from arena.judge.verify import worse
 from arena.judge.window import Seeds
 from arena.sandboxes import Sandbox
@@ -32,6 +31,8 @@ REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
 MOST_RETRIES = 1
 """A shape retried more often is flagged, too: a submission that disturbs itself may be choosing its try."""
+LEAST_SHARE = 0.99
+"""Share of the formula's operations that the counters must show in the problem's arithmetic."""
 
 
 def score(
@@ -61,10 +62,11 @@ def score(
         hidden: False checks and times only public inputs of the scored shapes: for a baseline's speed, never for a score.
         shared: lets other processes compute on the GPU meanwhile: for submissions rejected before any timing.
     """
-    stopwatch, seeds = Stopwatch(), Seeds()
-    common: dict[str, Any] = {"problem": problem.name, "problem_digest": digest, "hardware": hardware.name}
-    common["tolerance"] = problem.tolerance
-    environment = _environment(seeds)
+    stopwatch, seeds = timing.Stopwatch(), Seeds()
+    common = _common(problem, hardware, digest)
+    environment = {"arena": arena.__version__, "python": platform.python_version(), "torch": torch.__version__}
+    # The seed is drawn for this scoring alone and never used again; recorded so that a person can make the same inputs.
+    environment |= {"kernel": platform.release(), "seed": seeds.secret.hex()}
     try:
         _read(submission, problem)
         with open_device(hardware, gpu, shared=shared) as device:
@@ -77,16 +79,8 @@ def score(
             sampling = replace(sampling or device.sampling, cold_bytes=device.sampling.cold_bytes)
             context = timing.ScoringContext(problem, code, device.memory, sampling, seeds, stopwatch)
             before = device.conditions()
-            start = partial(
-                worker_client.start,
-                submission,
-                sandbox=sandbox,
-                cpus=device.cpus,
-                gpu=device.gpu,
-                env=device.env,
-                logs=logs,
-                total_limit_s=context.sampling.total_limit_s,
-            )
+            start = partial(worker_client.start, submission, sandbox=sandbox, logs=logs, total_limit_s=sampling.total_limit_s)
+            start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env)
             processes = evaluation.run(context, hardware.profile, start, device.anchor_gb_s, report)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             timed = [
@@ -95,7 +89,7 @@ def score(
             ]
             scored = len(problem.shapes[hardware.profile])
             shapes = tuple(ShapeScore(**dict(each), peak_fraction=each.ceiling_s / each.measured_s) for each in timed[:scored])
-            evidence = _evidence(context, processes[-1].evidence, start, device.counters_command, report)
+            evidence = _evidence(context, processes[-1].evidence, start, report)
     except Rejection as rejection:
         common |= {"message": rejection.message, "shape": rejection.shape, "input_class": rejection.input_class}
         common |= {"error": rejection.error, "timings": stopwatch.timings(), "environment": environment}
@@ -103,7 +97,7 @@ def score(
     except (ArenaError, OSError, MemoryError, RuntimeError) as failure:  # torch raises RuntimeError when memory is short
         message = str(failure) or type(failure).__name__  # a MemoryError has no text
         return JudgeFailed(**common, message=message, timings=stopwatch.timings(), environment=environment)
-    warning = warnings.unexpected_arithmetic(problem, shapes, evidence)
+    warning = unexpected_arithmetic(problem, shapes, evidence)
     return Passed(
         **common,
         message=warning,
@@ -130,15 +124,14 @@ def preflight(hardware: Hardware, gpu: int) -> int | None:
 
 def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> Rejected:
     """The score of a run that left no usable solution.py."""
-    return Rejected(
-        problem=problem.name,
-        problem_digest=digest,
-        hardware=hardware.name,
-        tolerance=problem.tolerance,
-        verdict="missing",
-        message=reason,
-        timings=Stopwatch().timings(),
-    )
+    common = _common(problem, hardware, digest)
+    return Rejected(**common, verdict="missing", message=reason, timings=timing.Stopwatch().timings())
+
+
+def _common(problem: Problem, hardware: Hardware, digest: str) -> dict[str, Any]:
+    """What every score records."""
+    named = {"problem": problem.name, "problem_digest": digest, "hardware": hardware.name}
+    return {**named, "tolerance": problem.tolerance}
 
 
 def _read(submission: Submission, problem: Problem) -> None:
@@ -158,7 +151,6 @@ def _evidence(
     context: timing.ScoringContext,
     launched: tuple[Evidence, ...],
     start: Callable[..., AbstractContextManager[worker_client.Worker]],
-    counters_command: Callable[[], tuple[str, ...] | str],
     report: evaluation.Report,
 ) -> tuple[Evidence, ...]:
     """The kernels that the calls launched, with counters where readable. Rejection for a kernel that the rules exclude."""
@@ -169,7 +161,7 @@ def _evidence(
         return launched
     report("reading the counters")
     with context.stopwatch.phase("evidence"):
-        wrapper = counters_command()
+        wrapper = kernels.counters_command()
         if isinstance(wrapper, str):
             return kernels.with_note(launched, wrapper)
         return kernels.with_counters(context, partial(start, wrapper=wrapper), launched)
@@ -209,6 +201,24 @@ def _timed(context: timing.ScoringContext, device: Device, shape: Shape, runs: l
     )
 
 
+def unexpected_arithmetic(problem: Problem, shapes: Sequence[ShapeScore], evidence: tuple[Evidence, ...]) -> str:
+    """The shapes on which the counters show another arithmetic than the problem's; empty where there are none or no counters.
+
+    A wider type may pass the correctness check, being more exact. It lowers the score, and earns this warning.
+    """
+    wanted = problem.arithmetic
+    if wanted is None:
+        return ""
+    found = []
+    for shape, seen in zip(shapes, evidence, strict=False):
+        flops = problem.flops(shape.shape)
+        if seen.proof != "counters" or shape.bound != "compute" or seen.tensor_ops.get(wanted, 0.0) >= LEAST_SHARE * flops:
+            continue
+        shares = ", ".join(f"{dtype} {ops / flops:.2f}" for dtype, ops in sorted(seen.tensor_ops.items())) or "nothing"
+        found.append(f"{evaluation.shape_text(shape.shape)} ({shares} of the work)")
+    return f"not {wanted}: the tensor cores multiplied otherwise on {'; '.join(found)}" if found else ""
+
+
 def _reject_impossible(shape: Shape, measured_s: float, ceiling_s: float, device: Device) -> None:
     """A call faster than the hardware: the submission cheats, or a ceiling measured on this machine is too low."""
     text = f"{evaluation.shape_text(shape)}: {measured_s * 1e6:.2f} us, but the hardware needs {ceiling_s * 1e6:.2f} us"
@@ -224,17 +234,6 @@ def _anchors(processes: list[evaluation.ProcessResult]) -> dict[str, str]:
         pairs += [f"({before:.0f} {after:.0f})" for before, after in process.dropped]
         pairs.append("{:.0f} {:.0f}".format(*process.anchors_gb_s))
     return {"anchor_copy_gb_s": "; ".join(pairs)}
-
-
-def _environment(seeds: Seeds) -> dict[str, str]:
-    return {
-        "arena": arena.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "kernel": platform.release(),
-        # Drawn for this scoring alone and never used again; recorded so that a person can make the same inputs.
-        "seed": seeds.secret.hex(),
-    }
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:

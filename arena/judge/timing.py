@@ -9,22 +9,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
 from arena.errors import JudgeError
-from arena.judge.device.layout import Layout, layout
-from arena.judge.device.memory import Memory
+from arena.judge.device.memory import Layout, Memory, layout
 from arena.judge.problem_code import ProblemCode, Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import half_width
-from arena.judge.stopwatch import Stopwatch
 from arena.judge.verify import verify, worse
 from arena.judge.window import PREPARE_TRIES, Disturbed, InputSpec, Seeds, Sets, WindowResult, window
 from arena.judge.worker_client import Worker
-from arena.schema import Errors, LaunchMode, Problem, Tensor
+from arena.schema import Errors, LaunchMode, Problem, Timings
 
 PUBLISH_READINGS = 4
 """Copies timed to learn how long publishing takes on an idle device, after a first one that is slow."""
@@ -38,6 +36,37 @@ RETRY_PAUSE_S = 0.5
 """The pause before a retry, with the worker frozen; each is longer by this. So a short disturbance does not spoil four tries."""
 CHECKED_CALLS = 3
 """Calls of a correctness window: different input sets, and the first one again."""
+Phase = Literal["build", "check", "benchmark", "evidence"]
+
+
+class Stopwatch:
+    """Seconds by phase. `build` is time for compilers and tuners, whenever they run."""
+
+    def __init__(self) -> None:
+        self._spent_s: dict[Phase, float] = {"build": 0.0, "check": 0.0, "benchmark": 0.0, "evidence": 0.0}
+        self._begin_s = self._since_s = time.monotonic()
+        self._now: Phase | None = None
+
+    @contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        """Count the time inside the block for `name` alone: the phase around it pauses."""
+        outer = self._change(name)
+        try:
+            yield
+        finally:
+            self._change(outer)
+
+    def timings(self) -> Timings:
+        """The totals so far."""
+        rounded = {f"{name}_s": round(seconds, 3) for name, seconds in self._spent_s.items()}
+        return Timings(**rounded, total_s=round(time.monotonic() - self._begin_s, 3))
+
+    def _change(self, name: Phase | None) -> Phase | None:
+        now_s = time.monotonic()
+        if self._now is not None:
+            self._spent_s[self._now] += now_s - self._since_s
+        outer, self._now, self._since_s = self._now, name, now_s
+        return outer
 
 
 @dataclass(frozen=True)
@@ -87,14 +116,11 @@ class ShapeTiming:
 
 def first_call(context: ScoringContext, worker: Worker, shape: Shape) -> None:
     """One call on a shape that is new to the worker, which may compile and tune. Its output is not verified."""
-    with (
-        context.stopwatch.phase("build"),
-        _locate_rejection(shape, "public"),
-        buffers(context, worker, shape, "public", 1) as sets,
-    ):
-        inputs = [InputSpec("public", seed) for seed in context.seeds.take(1)]
-        limit_s = context.sampling.first_call_limit_s
-        window(worker, sets, context.code, shape, lambda: inputs, launch_mode=plain_mode(context), sample=0, limit_s=limit_s)
+    launch_mode, limit_s = plain_mode(context), context.sampling.first_call_limit_s
+    inputs = [InputSpec("public", seed) for seed in context.seeds.take(1)]
+    located = _locate_rejection(shape, "public")
+    with context.stopwatch.phase("build"), located, buffers(context, worker, shape, "public", 1) as sets:
+        window(worker, sets, context.code, shape, lambda: inputs, launch_mode=launch_mode, sample=0, limit_s=limit_s)
 
 
 def check(context: ScoringContext, worker: Worker, shape: Shape, input_class: str) -> Errors:
@@ -192,23 +218,17 @@ def _time_once(
 
 def _audit_window(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode) -> None:
     """A window like the timed ones with half of its sets of hidden input classes. Several are verified; its time is dropped."""
-    input_classes = _classes_that_fit(context, sets, shape)
+    # Classes whose tensors have the sizes of the public ones, so that they fit in the same buffers.
+    fitting = (name for name in context.code.input_classes if context.input_layout(shape, name) == sets.input_layout)
+    input_classes = ["public", *fitting]
     dice = secrets.SystemRandom()
 
     def draw() -> list[InputSpec]:
         return [InputSpec(dice.choice((dice.choice(input_classes), "public")), seed) for seed in context.seeds.take(sets.count)]
 
-    sampling = context.sampling
-    sample = min(sampling.audit_sample, sets.count)
-    done = window(
-        worker, sets, context.code, shape, draw, launch_mode=launch_mode, sample=sample, limit_s=sampling.call_limit_s, tries=1
-    )
+    sample, limit_s = min(context.sampling.audit_sample, sets.count), context.sampling.call_limit_s
+    done = window(worker, sets, context.code, shape, draw, launch_mode=launch_mode, sample=sample, limit_s=limit_s, tries=1)
     verify(done, sets, context.code, context.problem, shape)
-
-
-def _classes_that_fit(context: ScoringContext, sets: Sets, shape: Shape) -> list[str]:
-    """Input classes whose tensors have the sizes of the public ones, so that they fit in the same buffers."""
-    return ["public", *(name for name in context.code.input_classes if context.input_layout(shape, name) == sets.input_layout)]
 
 
 def _warm_up(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode) -> None:
@@ -241,9 +261,8 @@ def _public_window(
 
 
 def _enough_windows(samples: list[float], sampling: Sampling) -> bool:
-    if len(samples) < sampling.min_windows:
-        return False
-    return len(samples) >= sampling.max_windows or half_width(samples) < sampling.half_width
+    enough = len(samples) >= sampling.min_windows
+    return enough and (len(samples) >= sampling.max_windows or half_width(samples) < sampling.half_width)
 
 
 @contextmanager
@@ -262,20 +281,18 @@ def buffers(
 ) -> Iterator[Sets]:
     """Shared buffers for `count` sets, mapped by the worker. `publish_alone_s` bounds publishing where windows are timed."""
     input_layout = context.input_layout(shape, input_class)
-    output_layout = layout([(_sizes(tensor, shape), getattr(torch, tensor.dtype)) for tensor in context.problem.outputs])
+    memory, given = context.memory, context.problem.outputs_given
+    # An output's names of sizes are the shape's: the catalogue has checked that.
+    sizes = [tuple(size if isinstance(size, int) else shape[size] for size in each.shape) for each in context.problem.outputs]
+    dtypes = [getattr(torch, each.dtype) for each in context.problem.outputs]
+    output_layout = layout(list(zip(sizes, dtypes, strict=True)))
     with ExitStack() as stack:
-        inputs = context.memory.buffer(input_layout.set_bytes * count)
+        inputs = memory.buffer(input_layout.set_bytes * count)
         stack.callback(inputs.close)
-        outputs = context.memory.buffer(output_layout.set_bytes * count)
+        outputs = memory.buffer(output_layout.set_bytes * count)
         stack.callback(outputs.close)
-        memory, given = context.memory, context.problem.outputs_given
         staged = memory.staging(inputs)
         sets = Sets(memory, staged, inputs, outputs, input_layout, output_layout, count, given, publish_alone_s)
         worker.resume()
         worker.order("shape", fds=[inputs.fd, outputs.fd], limit_s=context.sampling.call_limit_s, **sets.message())
         yield sets
-
-
-def _sizes(tensor: Tensor, shape: Shape) -> tuple[int, ...]:
-    """An output's sizes. Its names are the shape's: the catalogue has checked that."""
-    return tuple(size if isinstance(size, int) else shape[size] for size in tensor.shape)

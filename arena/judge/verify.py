@@ -74,10 +74,8 @@ def _finite(
     """Reject an output that is not finite where it should be. A problem's own correctness check judges infinite answers."""
     sound = ~torch.isnan(ref) if code.own_check else torch.isfinite(ref)
     if not sound.all():
-        raise JudgeError(
-            f"{problem.name}: the reference is not finite for input class {input_class!r}, shape {dict(shape)}; "
-            "mend its reference.py or hidden.py"
-        )
+        text = f"{problem.name}: the reference is not finite for input class {input_class!r}, shape {dict(shape)}"
+        raise JudgeError(f"{text}; mend its reference.py or hidden.py")
     bad = torch.isfinite(ref) & ~torch.isfinite(out)
     if bad.any():
         where = tuple(torch.nonzero(bad)[0].tolist())

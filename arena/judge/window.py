@@ -13,8 +13,7 @@ from typing import NamedTuple
 import torch
 
 from arena.errors import JudgeError
-from arena.judge.device.layout import Layout
-from arena.judge.device.memory import Buffer, Memory
+from arena.judge.device.memory import Buffer, Layout, Memory
 from arena.judge.problem_code import Inputs, ProblemCode, Shape
 from arena.judge.rejection import Rejection
 from arena.judge.worker_client import Worker
@@ -73,6 +72,9 @@ class InputSpec(NamedTuple):
     seed: int
 
 
+Draw = Callable[[], Sequence[InputSpec]]
+
+
 @dataclass(frozen=True)
 class WindowResult:
     """What one window gave: its times, and the outputs of the secret sample, copied before `t1`."""
@@ -107,7 +109,7 @@ def window(
     sets: Sets,
     code: ProblemCode,
     shape: Shape,
-    draw: Callable[[], Sequence[InputSpec]],
+    draw: Draw,
     *,
     launch_mode: LaunchMode,
     sample: int,
@@ -118,9 +120,7 @@ def window(
 
     The inputs did not exist before the worker was frozen. What the output buffers hold at t1 is all that counts. The judge draws
     the `sample` outputs to verify only when the reply is there: until then nothing about the sample exists anywhere.
-
-    Raises:
-        Disturbed: something ran beside each of the `tries` at making inputs.
+    Disturbed when something ran beside each of the `tries` at making inputs.
     """
     worker.freeze()
     inputs = prepare_inputs(worker, sets, code, shape, draw, tries)
@@ -137,12 +137,7 @@ def window(
 
 
 def prepare_inputs(
-    worker: Worker,
-    sets: Sets,
-    code: ProblemCode,
-    shape: Shape,
-    draw: Callable[[], Sequence[InputSpec]],
-    tries: int = PREPARE_TRIES,
+    worker: Worker, sets: Sets, code: ProblemCode, shape: Shape, draw: Draw, tries: int = PREPARE_TRIES
 ) -> Sequence[InputSpec]:
     """Make new inputs where the worker cannot see them, then publish them to it; Disturbed when something ran meanwhile.
 
@@ -171,10 +166,8 @@ def write(fresh: Inputs, views: Inputs) -> None:
     """Copy a new input set into its views."""
     for tensor, view in zip(fresh, views, strict=True):
         if tensor.shape != view.shape or tensor.dtype != view.dtype:
-            raise JudgeError(
-                f"make_inputs gave {tuple(tensor.shape)} {tensor.dtype} where an earlier seed gave {tuple(view.shape)} "
-                f"{view.dtype}: sizes must depend on the shape and the input class alone"
-            )
+            text = f"make_inputs gave {tuple(tensor.shape)} {tensor.dtype} where an earlier seed gave {tuple(view.shape)}"
+            raise JudgeError(f"{text} {view.dtype}: sizes must depend on the shape and the input class alone")
         view.copy_(tensor)
 
 

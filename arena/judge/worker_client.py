@@ -78,12 +78,9 @@ class Worker:
     """One worker process. It is frozen outside its windows; CPU time it uses meanwhile is proof of tampering."""
 
     def __init__(self, running: RunningSandbox, channel: socket.socket, total_limit_s: float) -> None:
-        self._sandbox = running
-        self._channel = channel
-        self._sequence = 0
+        self._sandbox, self._channel, self._sequence = running, channel, 0
         self._cpu_at_freeze_ns: int | None = None
-        self._total_limit_s = total_limit_s
-        self._deadline_s = math.inf
+        self._total_limit_s, self._deadline_s = total_limit_s, math.inf
         self.stdout, self.stderr = Log(running.stdout), Log(running.stderr)
 
     def wait_until_ready(self, memory: str) -> None:

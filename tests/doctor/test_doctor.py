@@ -163,10 +163,7 @@ def test_ninja_of_the_system_is_ok() -> None:
 
 @pytest.mark.parametrize(
     ("changed", "words"),
-    [
-        ({"pids": (17, 23)}, "in use by other processes (pid 17, 23)"),
-        ({"persistence": False}, "nvidia-smi -pm 1"),
-    ],
+    [({"pids": (17, 23)}, "in use by other processes (pid 17, 23)"), ({"persistence": False}, "nvidia-smi -pm 1")],
 )
 def test_busy_gpu_is_a_note(changed: dict[str, Any], words: str) -> None:
     [seen] = H200.nvml.gpus

@@ -13,7 +13,7 @@ import torch
 from command import Arena, copy
 from records import trial
 
-from arena.judge.device import calibrate_cpu, calibrate_gpu, products
+from arena.judge.device import calibrate_cpu, calibrate_gpu
 from arena.results import annotations
 from arena.sandboxes import bwrap
 from arena.schema import Annotation
@@ -80,10 +80,10 @@ def test_no_try_starts_after_the_limit(monkeypatch):
     assert len(calls) == 2  # the first is not timed
 
 
-@pytest.mark.parametrize("rate", products.GEMMS)
+@pytest.mark.parametrize("rate", calibrate_gpu.GEMMS)
 def test_every_call_computes_the_product(rate: Any) -> None:
-    gemm = products.GEMMS[rate]._replace(size=64)
-    a, b = (products.matrix(gemm, seed, "cpu") for seed in (0, 1))
+    gemm = calibrate_gpu.GEMMS[rate]._replace(size=64)
+    a, b = (calibrate_gpu.matrix(gemm, seed, "cpu") for seed in (0, 1))
     assert a.double().unique().numel() > 100, "random data"
     straight, transposed = a.double() @ b.double(), a.double() @ b.double().t()
     for call in gemm.calls(a, b):
@@ -93,7 +93,7 @@ def test_every_call_computes_the_product(rate: Any) -> None:
 
 def test_fp32_precision_is_restored() -> None:
     before = torch.backends.cuda.matmul.fp32_precision
-    with products.fp32_as("tf32"):
+    with calibrate_gpu.fp32_as("tf32"):
         assert torch.backends.cuda.matmul.fp32_precision == "tf32"
     assert torch.backends.cuda.matmul.fp32_precision == before
 

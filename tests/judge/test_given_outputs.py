@@ -11,8 +11,7 @@ torch = pytest.importorskip("torch")
 
 from arena import catalog, judge  # noqa: E402
 from arena.files import documents  # noqa: E402
-from arena.judge.device.layout import layout  # noqa: E402
-from arena.judge.device.memory import HostMemory  # noqa: E402
+from arena.judge.device.memory import HostMemory, layout  # noqa: E402
 from arena.judge.sampling import CPU  # noqa: E402
 from arena.judge.window import Sets, poison  # noqa: E402
 from arena.sandboxes import bwrap  # noqa: E402

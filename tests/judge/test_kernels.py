@@ -1,15 +1,16 @@
 """Evidence: kernel names from shared memory, and counters from ncu's CSV. A submission could falsify both."""
 
 from fnmatch import fnmatchcase
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
 from arena import catalog
-from arena.judge import counters
 from arena.judge import kernels as evidence
-from arena.schema import Evidence, Kernel
+from arena.judge.scoring import unexpected_arithmetic
+from arena.schema import Evidence, Kernel, ShapeScore
 
 HEAD = '"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
 SPIN = "at::<unnamed>::spin_kernel(long)"
@@ -24,17 +25,17 @@ def printed(*rows: str) -> str:
 
 
 def test_counters_are_summed_by_call() -> None:
-    first, second = counters.read(
+    first, second = evidence.read_counters(
         printed(
-            row(0, SPIN, counters.READ, "4096"),
-            row(0, SPIN, counters.WRITE, "0"),
-            row(1, "attend", counters.READ, "1,000"),
+            row(0, SPIN, evidence.READ, "4096"),
+            row(0, SPIN, evidence.WRITE, "0"),
+            row(1, "attend", evidence.READ, "1,000"),
             row(1, "attend", "sm__ops_path_tensor_src_bf16_dst_fp32.sum", "2048"),
             row(1, "attend", "sm__ops_path_tensor_src_fp8.sum", "0"),
-            row(2, "combine", counters.READ, "24"),
+            row(2, "combine", evidence.READ, "24"),
             row(2, "combine", "sm__ops_path_tensor_src_bf16_dst_fp32.sum", "2"),
-            row(3, SPIN, counters.READ, "4096"),
-            row(4, "attend", counters.WRITE, "7"),
+            row(3, SPIN, evidence.READ, "4096"),
+            row(4, "attend", evidence.WRITE, "7"),
         )
     )
     assert (first.read_bytes, first.write_bytes, dict(first.tensor_ops)) == (1024, 0, {"bf16": 2050})
@@ -43,34 +44,35 @@ def test_counters_are_summed_by_call() -> None:
 
 @pytest.mark.parametrize("value", ["", "n/a", "nan", "inf", "-5", "(!) n/a"])
 def test_invalid_counter_values_count_nothing(value: str) -> None:
-    (call,) = counters.read(printed(row(0, SPIN, counters.READ, "1"), row(1, "k", counters.READ, value)))
+    (call,) = evidence.read_counters(printed(row(0, SPIN, evidence.READ, "1"), row(1, "k", evidence.READ, value)))
     assert call.read_bytes == 0
 
 
 def test_impossible_counter_values_count_nothing() -> None:
-    rows = [row(n, "k", counters.READ, "1e308") for n in range(1, 9)]
-    (call,) = counters.read(printed(row(0, SPIN, counters.READ, "1"), *rows))
+    rows = [row(n, "k", evidence.READ, "1e308") for n in range(1, 9)]
+    (call,) = evidence.read_counters(printed(row(0, SPIN, evidence.READ, "1"), *rows))
     assert call.read_bytes == 0
 
 
 def test_calls_cut_off_by_the_kernel_limit_are_left_out() -> None:
-    rows = [row(n, "k", counters.READ, "1") for n in range(2, counters.MOST_KERNELS)]
-    text = printed(row(0, SPIN, counters.READ, "1"), row(1, SPIN, counters.READ, "1"), *rows)
-    assert [call.read_bytes for call in counters.read(text)] == [0]
+    rows = [row(n, "k", evidence.READ, "1") for n in range(2, evidence.MOST_KERNELS)]
+    text = printed(row(0, SPIN, evidence.READ, "1"), row(1, SPIN, evidence.READ, "1"), *rows)
+    assert [call.read_bytes for call in evidence.read_counters(text)] == [0]
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "no csv at all", '"' + "a" * 200_000 + '"', '"a\x00b"', '"', '"ID"\n"1"', printed(row(0, "kernel", counters.READ, "1"))],
+    ["", "no csv at all", '"' + "a" * 200_000 + '"', '"a\x00b"', '"', '"ID"\n"1"', printed(row(0, "kernel", evidence.READ, "1"))],
 )
 def test_output_without_the_mark_has_no_calls(text: str) -> None:
-    assert counters.read(text) == []
+    assert evidence.read_counters(text) == []
 
 
 def test_profiler_errors_are_kept_and_made_printable() -> None:
     text = "==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\x1b[31m\n"
-    assert counters.complaint(text) == "ERR_NVGPUCTRPERM - The user does not have permission[31m"  # nothing that a terminal obeys
-    assert counters.complaint("==PROF== fine") == ""
+    printable = "ERR_NVGPUCTRPERM - The user does not have permission[31m"  # nothing that a terminal obeys
+    assert evidence.ncu_complaint(text) == printable
+    assert evidence.ncu_complaint("==PROF== fine") == ""
 
 
 def test_tensor_metrics_take_a_total_or_its_parts() -> None:
@@ -79,7 +81,7 @@ def test_tensor_metrics_take_a_total_or_its_parts() -> None:
     stem = "sm__ops_path_tensor_src_"
 
     def chosen(names: list[str]) -> list[str]:
-        return [name.removeprefix(stem) for name in counters.tensor_metrics(stem + name for name in names)]
+        return [name.removeprefix(stem) for name in evidence.tensor_metrics(stem + name for name in names)]
 
     assert chosen(hopper) == ["bf16_dst_fp32", "fp16", "fp64", "fp8", "int8", "tf32_dst_fp32"]
     assert chosen(blackwell) == ["fp16", "fp4_dst_fp32", "fp8_dst_fp16", "fp8_dst_fp32"]
@@ -140,3 +142,41 @@ def test_library_kernels_are_excluded(name: str) -> None:
 @pytest.mark.parametrize("name", OWN)
 def test_own_kernels_are_not_excluded(name: str) -> None:
     assert not [p for p in catalog.problem("paged_attention").forbidden_kernels if fnmatchcase(name, p)]
+
+
+# ------------------------------------------------------------------ a warning where the counters show another arithmetic
+
+PROBLEM = catalog.problem("fp8_gemm")
+WIDE, FLAT = PROBLEM.shapes["gpu"][0], PROBLEM.shapes["gpu"][-1]
+FLOPS = PROBLEM.flops(WIDE)
+
+
+def scored(shape, bound="compute") -> ShapeScore:
+    times: dict[str, Any] = {"measured_s": 2.5e-4, "wall_s": 2.5e-4, "process_medians_s": (2.5e-4,), "samples_s": ((2.5e-4,),)}
+    times |= {"ci95": (2.4e-4, 2.6e-4), "calls_per_window": 8, "windows": 9, "launch_mode": "graph", "error": {"rel_fro": 1e-3}}
+    return ShapeScore(shape=shape, peak_fraction=0.4, ceiling_s=1e-4, bound=bound, rate="fp8", **times)
+
+
+def warning(ops, shape=WIDE, bound="compute", proof="counters") -> str:
+    return unexpected_arithmetic(PROBLEM, [scored(shape, bound)], (Evidence(shape=shape, proof=proof, tensor_ops=ops),))
+
+
+def test_the_problems_arithmetic_gives_no_warning():
+    assert warning({"fp8": FLOPS}) == ""
+    assert warning({"fp8": 1.1 * FLOPS, "bf16": 5.0}) == ""
+
+
+@pytest.mark.parametrize(
+    ("ops", "words"),
+    [({"bf16": FLOPS}, "bf16 1.00 of the work"), ({"fp8": FLOPS / 2, "bf16": FLOPS / 2}, "fp8 0.50"), ({}, "nothing")],
+)
+def test_another_arithmetic_gives_a_warning(ops, words):
+    text = warning(ops)
+    assert text.startswith("not fp8: the tensor cores multiplied otherwise on M=4096, N=4096, K=4096 ")
+    assert words in text
+
+
+def test_no_warning_without_counters_or_a_compute_bound():
+    assert warning({"bf16": 1.0}, FLAT, "memory") == ""
+    assert warning({}, proof="unproven") == ""
+    assert unexpected_arithmetic(catalog.problem("paged_attention"), [], ()) == ""

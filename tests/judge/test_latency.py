@@ -27,8 +27,7 @@ from arena.judge import evaluation, problem_code, worker_client
 from arena.judge.device.detect import open_device
 from arena.judge.sampling import CPU
 from arena.judge.score_math import geometric_mean
-from arena.judge.stopwatch import Stopwatch
-from arena.judge.timing import ScoringContext
+from arena.judge.timing import ScoringContext, Stopwatch
 from arena.judge.window import Seeds
 from arena.results import annotations, leaderboard, run_folder
 from arena.sandboxes import bwrap
@@ -70,7 +69,7 @@ def scored(source: str, asked: Problem, **given: Any):
             "13:16: latency.cpu: {'R': 8, 'N': 4096} is listed twice (`shapes` and `latency` share none)",
         ),
         ("{cpu: [{R: 1, N: 2}, {N: 2, R: 1}]}", "13:16: latency.cpu: {'R': 1, 'N': 2} is listed twice"),
-        ("{cpu: [{R: 2}]}", "work: '2*R*N': unknown name 'N'"),
+        ("{cpu: [{R: 2}]}", "outputs.y: 'N' is no size of shape {'R': 2}: write a name that every shape has"),
         ("{cpu: [{R: 2, N: 0}]}", "is 0.0 for shape {'R': 2, 'N': 0}; it must be positive"),
         ("{tpu: [{R: 2, N: 64}]}", "13:11: latency.tpu: should be 'cpu' or 'gpu'"),
     ],
@@ -135,15 +134,9 @@ def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
     with open_device(catalog.hardware("cpu"), 0) as device:
         context = ScoringContext(asked, problem_code.load(asked, "cpu", FOLDER), device.memory, few, Seeds(), Stopwatch())
         submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
-        how: dict[str, Any] = {
-            "sandbox": bwrap,
-            "cpus": device.cpus,
-            "gpu": None,
-            "env": device.env,
-            "logs": None,
-            "total_limit_s": 300.0,
-        }
-        [process] = evaluation.run(context, "cpu", partial(worker_client.start, submission, **how), anchor, lambda _: None)
+        how: dict[str, Any] = {"cpus": device.cpus, "gpu": None, "env": device.env, "logs": None, "total_limit_s": 300.0}
+        start = partial(worker_client.start, submission, sandbox=bwrap, **how)
+        [process] = evaluation.run(context, "cpu", start, anchor, lambda _: None)
     assert time.monotonic() - readings[0] > 3.0
     assert process.shapes[1].samples_s[0] > 1
     assert process.anchors_gb_s == (100.0, 100.0)
@@ -166,7 +159,7 @@ def test_prompt_and_tools_of_the_agent_include_latency_shapes(tmp_path: Path) ->
     asked = problem(tmp_path)
     folders = {"problem_folder": FOLDER, "kit_folder": paths.problems() / "kit"}
     prompt = run_folder.fill_workspace(run, asked, "cpu", asked.shapes["cpu"], "a machine", **folders)
-    listed = "These small ones have to be right as well:\n\n- R = 2, N = 64\n"
+    listed = "These small ones must be right as well:\n\n- R = 2, N = 64\n"
     assert listed in prompt and "\n\n\n" not in prompt
     facts = json.loads((run.work / "problem.json").read_text())
     assert (facts["shapes"], facts["latency"]) == ([{"R": 8, "N": 4096}], [SMALL])

@@ -9,8 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from arena.judge.device.layout import ALIGN_BYTES, layout  # noqa: E402
-from arena.judge.device.memory import HostBuffer  # noqa: E402
+from arena.judge.device.memory import ALIGN_BYTES, HostBuffer, layout  # noqa: E402
 
 SET = [((3, 5), torch.bfloat16), ((7,), torch.int32), ((), torch.float64), ((2, 2), torch.float8_e4m3fn), ((0, 4), torch.float32)]
 

@@ -17,7 +17,7 @@ from arena.judge import timing as judge_timing
 from arena.judge.evaluation import _settled_gb_s
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import CPU
-from arena.judge.stopwatch import Stopwatch
+from arena.judge.timing import Stopwatch
 from arena.judge.window import Disturbed
 from arena.sandboxes import bwrap
 from arena.schema import Problem

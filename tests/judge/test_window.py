@@ -13,8 +13,7 @@ torch = pytest.importorskip("torch")
 
 from arena.files import documents  # noqa: E402
 from arena.judge import problem_code, worker_client  # noqa: E402
-from arena.judge.device.layout import layout  # noqa: E402
-from arena.judge.device.memory import HostMemory  # noqa: E402
+from arena.judge.device.memory import HostMemory, layout  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
 from arena.judge.window import PREPARE_TRIES, Disturbed, InputSpec, Sets, prepare_inputs  # noqa: E402
 from arena.sandboxes import bwrap  # noqa: E402

@@ -31,16 +31,13 @@ def nvml() -> dict[str, Any]:
     for index in range(query("nvmlDeviceGetCount") or 0):
         if (handle := query("nvmlDeviceGetHandleByIndex", index)) is None:
             continue
+        gpu: dict[str, Any] = {"name": text(query("nvmlDeviceGetName", handle))}
+        gpu["uuid"] = text(query("nvmlDeviceGetUUID", handle))
+        gpu["memory_bytes"] = getattr(query("nvmlDeviceGetMemoryInfo", handle), "total", None)
         persistence = query("nvmlDeviceGetPersistenceMode", handle)
-        gpus.append(
-            {
-                "name": text(query("nvmlDeviceGetName", handle)),
-                "uuid": text(query("nvmlDeviceGetUUID", handle)),
-                "memory_bytes": getattr(query("nvmlDeviceGetMemoryInfo", handle), "total", None),
-                "persistence": None if persistence is None else bool(persistence),
-                "pids": sorted(process.pid for process in query("nvmlDeviceGetComputeRunningProcesses", handle) or ()),
-            }
-        )
+        gpu["persistence"] = None if persistence is None else bool(persistence)
+        gpu["pids"] = sorted(process.pid for process in query("nvmlDeviceGetComputeRunningProcesses", handle) or ())
+        gpus.append(gpu)
     cuda = query("nvmlSystemGetCudaDriverVersion_v2") or 0
     driver = text(query("nvmlSystemGetDriverVersion"))
     return {"driver": driver, "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "", "gpus": gpus}

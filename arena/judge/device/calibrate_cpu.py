@@ -53,7 +53,7 @@ def cpu(*, fresh: bool = False) -> Calibration:
             return documents.read_json(path, Calibration)
         except DataError:
             pass  # a damaged cache file: measure again and overwrite it
-    with one_core():
+    with on_cores({max(os.sched_getaffinity(0))}):
         fp32 = _gemm_tflops(torch.float32)
         found = Calibration(
             method=METHOD,
@@ -70,11 +70,11 @@ def cpu(*, fresh: bool = False) -> Calibration:
 
 
 @contextmanager
-def one_core() -> Iterator[None]:
-    """Run this process on one core with one thread."""
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """Run this process on these cores, with one thread for each."""
     cpus, threads = os.sched_getaffinity(0), torch.get_num_threads()
-    os.sched_setaffinity(0, {max(cpus)})
-    torch.set_num_threads(1)
+    os.sched_setaffinity(0, cores)
+    torch.set_num_threads(len(cores))
     try:
         yield
     finally:

@@ -28,5 +28,3 @@ class OpenDevice:
     """Number of the GPU's device node."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of the workers."""
-    counters_command: Callable[[], tuple[str, ...] | str] = lambda: "the judge can read no hardware counters on this hardware"
-    """The command line to put before a worker's, to read hardware counters, or why there is none. The call takes seconds."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 
 from arena.errors import JudgeError
-from arena.judge import counters
 from arena.judge.device import calibrate_gpu, nvml
 from arena.judge.device.device import OpenDevice
-from arena.judge.sampling import GPU, Sampling
+from arena.judge.sampling import GPU
 from arena.schema import Device, Hardware, Rate
 
 ENV = {"TRITON_CACHE_DIR": "/tmp/triton", "TORCH_EXTENSIONS_DIR": "/tmp/extensions", "CUDA_CACHE_PATH": "/tmp/cuda"}
@@ -27,40 +26,36 @@ TIMES_THE_CACHE = 3
 def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[OpenDevice]:
     """GPU number `index`, as CUDA counts; JudgeError when it is absent, other hardware, or in use and not to be `shared`."""
     if not torch.cuda.is_available():
-        raise JudgeError(
-            f"torch finds no GPU here, and {hardware.title} was asked for; score on --hardware cpu, or see `arena doctor`"
-        )
+        text = f"torch finds no GPU here, and {hardware.title} was asked for"
+        raise JudgeError(f"{text}; score on --hardware cpu, or see `arena doctor`")
     if index >= torch.cuda.device_count():
         raise JudgeError(f"there is no GPU {index}: torch counts {torch.cuda.device_count()} from 0")
     torch.cuda.set_device(index)
     found = torch.cuda.get_device_properties(index)
     if found.name not in hardware.device_names:
-        raise JudgeError(
-            f"GPU {index} is {found.name!r}, not {hardware.title} ({', '.join(hardware.device_names)}): name its own hardware"
-        )
+        text = f"GPU {index} is {found.name!r}, not {hardware.title}"
+        raise JudgeError(f"{text} ({', '.join(hardware.device_names)}): name its own hardware")
     try:
         from arena.judge.device.gpu_memory import CudaMemory
     except ModuleNotFoundError as missing:
-        raise JudgeError(
-            f"{missing.name} is not installed, and GPU buffers need it: pip install -e '.[gpu]' in arena's checkout"
-        ) from None
+        text = f"{missing.name} is not installed, and GPU buffers need it: pip install -e '.[gpu]' in arena's checkout"
+        raise JudgeError(text) from None
     uuid = f"GPU-{found.uuid}"
     with nvml.opened(uuid) as gpu:
         if gpu is not None and not shared and (other_pids := gpu.other_processes()):
             pids = ", ".join(map(str, other_pids))
-            raise JudgeError(
-                f"other processes compute on GPU {index} (pid {pids}); a score needs it alone: end them or choose another GPU"
-            )
+            text = f"other processes compute on GPU {index} (pid {pids})"
+            raise JudgeError(f"{text}; a score needs it alone: end them or choose another GPU")
         minor = gpu.minor() if gpu is not None else None
         yield OpenDevice(
             record=_device(hardware, found.name, uuid, gpu),
             memory=CudaMemory(index),
-            sampling=_sampling(index),
-            conditions=lambda: _conditions(gpu),
-            anchor_gb_s=Anchor(index).gb_s,
+            # Windows whose inputs are several times as large as the device's last cache.
+            sampling=replace(GPU, cold_bytes=TIMES_THE_CACHE * found.L2_cache_size),
+            conditions=gpu.conditions if gpu is not None else lambda: {"nvml": nvml.UNKNOWN},
+            anchor_gb_s=_anchor(index),
             gpu=index if minor is None else minor,
             env=ENV,
-            counters_command=counters.command,
         )
 
 
@@ -80,33 +75,23 @@ def _device(hardware: Hardware, name: str, uuid: str, gpu: nvml.Gpu | None) -> D
     )
 
 
-def _conditions(gpu: nvml.Gpu | None) -> dict[str, str]:
-    """The GPU's state right now."""
-    return gpu.conditions() if gpu is not None else {"nvml": nvml.UNKNOWN}
-
-
-class Anchor:
+def _anchor(index: int) -> Callable[[], float]:
     """A trusted copy between two fixed buffers of its own: its rate changes only when the device's speed does."""
+    source = torch.zeros(ANCHOR_BYTES, dtype=torch.uint8, device=f"cuda:{index}")
+    target = torch.empty_like(source)
 
-    def __init__(self, index: int) -> None:
-        self._source = torch.zeros(ANCHOR_BYTES, dtype=torch.uint8, device=f"cuda:{index}")
-        self._target = torch.empty_like(self._source)
-
-    def gb_s(self) -> float:
+    def gb_s() -> float:
         """The best of many copies, read and write counted, GB/s (1e9)."""
         for _ in range(ANCHOR_WARM_UP):
-            self._target.copy_(self._source)
+            target.copy_(source)
         times_ms = []
         for _ in range(ANCHOR_COPIES):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
-            self._target.copy_(self._source)
+            target.copy_(source)
             end.record()
             end.synchronize()
             times_ms.append(float(begin.elapsed_time(end)))
         return 2 * ANCHOR_BYTES / min(times_ms) / 1e6
 
-
-def _sampling(index: int) -> Sampling:
-    """The published effort, with windows whose inputs are several times as large as the device's last cache."""
-    return replace(GPU, cold_bytes=TIMES_THE_CACHE * torch.cuda.get_device_properties(index).L2_cache_size)
+    return gb_s

@@ -1,4 +1,4 @@
-"""Memory that the judge and the worker share, passed by file descriptor.
+"""Memory that the judge and the worker share, passed by file descriptor, and where each tensor lies in it.
 
 Two small interfaces make the judge independent of the device: `Memory` here, and the launch mode of a window (worker/main.py).
 """
@@ -6,15 +6,18 @@ Two small interfaces make the judge independent of the device: `Memory` here, an
 from __future__ import annotations
 
 import fcntl
+import math
 import mmap
 import os
-from collections.abc import Callable
-from typing import Literal, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 
 T = TypeVar("T")
-
+ALIGN_BYTES = 256
+"""What CUDA's allocator aligns to; more than any vector load needs."""
 # From <linux/fcntl.h>; Python 3.11's fcntl module has the names only on some builds.
 F_ADD_SEALS = 1033
 SEALS = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
@@ -96,3 +99,42 @@ class HostMemory:
 
     def room_bytes(self) -> int | None:
         return None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor of a set."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    offset_bytes: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All tensors of one set, and the distance from one set to the next."""
+
+    slots: tuple[Slot, ...]
+    set_bytes: int
+
+    def views(self, buffer: torch.Tensor, index: int) -> tuple[torch.Tensor, ...]:
+        """The tensors of set `index` inside `buffer` (uint8), sharing its memory."""
+        found = []
+        for slot in self.slots:
+            start = index * self.set_bytes + slot.offset_bytes
+            found.append(buffer[start : start + math.prod(slot.shape) * slot.dtype.itemsize].view(slot.dtype).view(slot.shape))
+        return tuple(found)
+
+    def message(self) -> dict[str, Any]:
+        """The layout as the judge sends it to the worker."""
+        slots = [[list(slot.shape), str(slot.dtype).removeprefix("torch."), slot.offset_bytes] for slot in self.slots]
+        return {"slots": slots, "set_bytes": self.set_bytes}
+
+
+def layout(tensors: Sequence[tuple[tuple[int, ...], torch.dtype]]) -> Layout:
+    """A layout for tensors of these shapes and dtypes, each aligned to `ALIGN_BYTES`."""
+    slots, offset = [], 0
+    for shape, dtype in tensors:
+        slots.append(Slot(shape, dtype, offset))
+        offset += -(-math.prod(shape) * dtype.itemsize // ALIGN_BYTES) * ALIGN_BYTES
+    return Layout(tuple(slots), max(offset, ALIGN_BYTES))

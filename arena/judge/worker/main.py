@@ -54,10 +54,8 @@ class State:
     """What the worker holds between orders."""
 
     def __init__(self, channel: socket.socket, solution_path: str, kit: ModuleType, vmm_path: str) -> None:
-        self.channel = channel
-        self.solution_path = solution_path
-        self.kit = kit
-        self.vmm_path = vmm_path
+        self.channel, self.kit = channel, kit
+        self.solution_path, self.vmm_path = solution_path, vmm_path
         self.solution: Any = None
         self.memory: list[Any] = []
         self.inputs: list[tuple[torch.Tensor, ...]] = []
@@ -65,31 +63,28 @@ class State:
         self.given = False
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def open(self, order: dict[str, Any], fds: list[int]) -> float:
+    def open(self, order: dict[str, Any], fds: list[int]) -> None:
         """Open the device. torch is already imported."""
         if order["memory"] == "cuda":
             torch.empty(1, device="cuda")
-        return 0.0
 
-    def load(self, order: dict[str, Any], fds: list[int]) -> float:
+    def load(self, order: dict[str, Any], fds: list[int]) -> None:
         """Import solution.py, which may compile."""
         self.solution = self.kit.load_solution(self.solution_path)
-        return 0.0
 
-    def shape(self, order: dict[str, Any], fds: list[int]) -> float:
+    def shape(self, order: dict[str, Any], fds: list[int]) -> None:
         """Map the buffers of a new shape."""
         self.graph, self.inputs, self.outputs = None, [], []
         self.given = order["given"]
         for old in self.memory:
             old.close()
         sides = [order["inputs"], order["outputs"]]
-        attach = attach_host if order["memory"] == "host" else load_module(self.vmm_path, "vmm").attach
+        attach = HostBytes if order["memory"] == "host" else load_module(self.vmm_path, "vmm").attach
         self.memory = [attach(fd, side["set_bytes"] * order["sets"], 0) for fd, side in zip(fds, sides, strict=True)]
         self.inputs, self.outputs = (
             [views(memory.tensor, side, index) for index in range(order["sets"])]
             for memory, side in zip(self.memory, sides, strict=True)
         )
-        return 0.0
 
     def call(self, count: int) -> None:
         """One call on each of the first `count` sets."""
@@ -110,14 +105,13 @@ class State:
         elif self.graph is not None:
             self.graph.replay()
         end.record()
-        if self.given:
-            # Work still under way on a stream that this one does not wait for is late, as it would be for a copy.
+        if self.given:  # Work still under way on a stream that this one does not wait for is late, as it would be for a copy.
             end.synchronize()
         else:
             torch.cuda.synchronize()
         return float(begin.elapsed_time(end)) / 1e3
 
-    def capture(self, order: dict[str, Any], fds: list[int]) -> float:
+    def capture(self, order: dict[str, Any], fds: list[int]) -> None:
         """Capture the calls on all sets in one CUDA graph."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -125,9 +119,8 @@ class State:
         graph.replay()  # the first launch uploads the graph
         torch.cuda.synchronize()
         self.graph = graph
-        return 0.0
 
-    def names(self, order: dict[str, Any], fds: list[int]) -> float:
+    def names(self, order: dict[str, Any], fds: list[int]) -> None:
         """Make one call under torch's profiler. Write its kernels to the shared memory, a line each: count, tab, name."""
         from torch.profiler import ProfilerActivity, profile
 
@@ -140,9 +133,8 @@ class State:
         lines = (f"{count}\t{name[:NAME_CHARACTERS]}\n".encode() for name, count in counted.most_common())
         text = b"".join(lines)[: len(memory) - 1]
         memory[: len(text)] = text
-        return 0.0
 
-    def count(self, order: dict[str, Any], fds: list[int]) -> float:
+    def count(self, order: dict[str, Any], fds: list[int]) -> None:
         """Make one call between the marks that a profiler around this process waits for, after a kernel that separates calls."""
         cudart = torch.cuda.cudart()
         cudart.cudaProfilerStart()
@@ -150,13 +142,12 @@ class State:
         self.call(1)
         torch.cuda.synchronize()
         cudart.cudaProfilerStop()
-        return 0.0
 
 
 class HostBytes:
-    """The worker's view of a memfd."""
+    """The worker's view of a memfd. `device` is for GPU memory only."""
 
-    def __init__(self, fd: int, size_bytes: int) -> None:
+    def __init__(self, fd: int, size_bytes: int, device: int) -> None:
         # Its pages are touched here, so that no timed call pays for them.
         shared = mmap.mmap(fd, size_bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
         os.close(fd)
@@ -166,13 +157,8 @@ class HostBytes:
         """Do nothing: the mapping ends with its last tensor."""
 
 
-def attach_host(fd: int, size_bytes: int, device: int) -> HostBytes:
-    """Map a buffer of the judge's. `device` is for GPU memory only."""
-    return HostBytes(fd, size_bytes)
-
-
 def views(buffer: torch.Tensor, layout: dict[str, Any], index: int) -> tuple[torch.Tensor, ...]:
-    """The tensors of set `index`, as the judge's layout.py places them."""
+    """The tensors of set `index`, as the judge's memory.py places them."""
     found = []
     for shape, dtype_name, offset in layout["slots"]:
         dtype = getattr(torch, dtype_name)
@@ -183,10 +169,10 @@ def views(buffer: torch.Tensor, layout: dict[str, Any], index: int) -> tuple[tor
 
 def obey(state: State, order: dict[str, Any], fds: list[int]) -> tuple[int, float]:
     """Carry out one order: (status, device seconds)."""
-    orders: dict[str, Callable[[dict[str, Any], list[int]], float]]
+    orders: dict[str, Callable[[dict[str, Any], list[int]], float | None]]
     orders = {name: getattr(state, name) for name in ORDERS}
     try:
-        return DONE, orders[order["op"]](order, fds)
+        return DONE, orders[order["op"]](order, fds) or 0.0
     except state.kit.BadOutput as bad:
         print(f"worker: {bad}", file=sys.stderr)
         return int(bad.code), 0.0
