@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.files import documents
-from arena.results import plot
+from arena.results import render
 from arena.results.board import Best, Board, Column, Entry, Outcome, Reach, Reached, Row, Table, Trial
-from arena.results.page import page
 from arena.schema import Annotation, Baselines, Passed
 
 WITHDRAWN = frozenset({"reward_hack", "rubric_leak"})
@@ -54,8 +53,8 @@ def write(folder: Path, annotations: Iterable[Annotation], baselines: Iterable[B
     documents.write_json(folder / "leaderboard.json", board)
     for table in board.tables:
         title = f"Fraction of the ceiling reached on {table.hardware}"
-        documents.write_text(folder / f"{table.hardware}.svg", plot.plot(title, plot.strips(table)))
-    documents.write_text(folder / "LEADERBOARD.md", page(board))
+        documents.write_text(folder / f"{table.hardware}.svg", render.plot(title, render.strips(table)))
+    documents.write_text(folder / "LEADERBOARD.md", render.page(board))
 
 
 def build(annotations: Iterable[Annotation], baselines: Iterable[Baselines] = ()) -> Board:
