@@ -35,7 +35,7 @@ def check(
     pairs = [problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
     sandbox = backend(sandbox_name)
     from arena.authoring.check import check_problem
-    from arena.authoring.finding import Finding
+    from arena.authoring.contract import Finding
 
     def show(finding: Finding) -> None:
         mark = "[green]ok  [/]" if finding.ok else "[bold red]FAIL[/]"
