@@ -46,10 +46,7 @@ class Routes(Record):
     schema_version: Literal[2]
     routes: Mapping[Name, Route]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_version_1(cls, data: object) -> object:
-        return version_1.routes(data)
+    _read_version_1 = model_validator(mode="before")(version_1.routes)
 
 
 class Cli(Record):

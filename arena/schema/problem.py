@@ -79,10 +79,7 @@ class Problem(Record):
     forbidden_kernels: tuple[str, ...] = ()
     """Names of GPU kernels that no call may launch (`*` and `?` as in file names): kernels of forbidden libraries."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_version_1(cls, data: object) -> object:
-        return version_1.problem(data)
+    _read_version_1 = model_validator(mode="before")(version_1.problem)
 
     @model_validator(mode="after")
     def _every_shape_is_listed_once(self) -> Problem:
@@ -115,7 +112,7 @@ class Problem(Record):
             for key, formula in formulas.items():
                 try:
                     value = evaluate(formula, shape)
-                except FormulaError as error:
+                except ValueError as error:
                     raise ValueError(f"work.{key}: {formula!r}: {error}") from None
                 if not (math.isfinite(value) and value > 0):
                     hint = "; `flops: 0` declares a problem that memory bounds" if key == "flops" else ""
@@ -154,20 +151,16 @@ class Problem(Record):
         return evaluate(self.work.bytes, shape)
 
 
-class FormulaError(ValueError):
-    """The text is not a formula, or names a size that the shape does not have."""
-
-
 def evaluate(formula: str, names: Mapping[str, int]) -> float:
-    """The value of `formula` with the sizes in `names`."""
+    """The value of a formula of names, numbers and `+ - * / // **`; ValueError when it holds anything else, or has no value."""
     try:
         tree = ast.parse(formula, mode="eval")
     except SyntaxError as error:
-        raise FormulaError(f"not a formula ({error.msg})") from None
+        raise ValueError(f"not a formula ({error.msg})") from None
     try:
         return float(_value(tree.body, names))
     except (ZeroDivisionError, OverflowError) as error:
-        raise FormulaError(str(error)) from None
+        raise ValueError(str(error)) from None
 
 
 def _value(node: ast.expr, names: Mapping[str, int]) -> float:
@@ -179,5 +172,5 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> float:
         case ast.Name(name) if name in names:
             return names[name]
         case ast.Name(name):
-            raise FormulaError(f"unknown name {name!r} (the shape has {', '.join(names)})")
-    raise FormulaError(f"{ast.unparse(node)!r} is not allowed: use names, numbers and + - * / // **")
+            raise ValueError(f"unknown name {name!r} (the shape has {', '.join(names)})")
+    raise ValueError(f"{ast.unparse(node)!r} is not allowed: use names, numbers and + - * / // **")

@@ -144,7 +144,4 @@ class Annotation(Record):
     score: Score
     review: Review | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_version_1(cls, data: object) -> object:
-        return version_1.annotation(data)
+    _read_version_1 = model_validator(mode="before")(version_1.annotation)

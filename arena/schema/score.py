@@ -128,10 +128,7 @@ class ScoreHead(Record):
     timings: Timings
     environment: Mapping[str, str] = {}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_version_1(cls, data: object) -> object:
-        return version_1.score(data)
+    _read_version_1 = model_validator(mode="before")(version_1.score)
 
 
 class Passed(ScoreHead):
@@ -152,7 +149,7 @@ class Passed(ScoreHead):
 
 
 RejectionVerdict = Literal["incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing"]
-Verdict = Literal["passed", "incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing", "judge_failed"]
+Verdict = Literal["passed", RejectionVerdict, "judge_failed"]
 
 
 class Rejected(ScoreHead):
@@ -233,7 +230,4 @@ class Baselines(Record):
     """Of torch, triton and the packages that the lines need, if installed."""
     lines: tuple[BaselineLine, ...]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_version_1(cls, data: object) -> object:
-        return version_1.baselines(data)
+    _read_version_1 = model_validator(mode="before")(version_1.baselines)
