@@ -72,14 +72,8 @@ def check_problem(
             submission = collect(path.parent, path.name)
         except NoSubmission as absent:
             return judge.missing(absent.reason, problem, hardware, digest)
-        options: dict[str, Any] = {
-            "digest": digest,
-            "sandbox": sandbox,
-            "sampling": sampling or own,
-            "gpu": gpu,
-            "shared": shared,
-        }
-        return judge.score(submission, problem, hardware, **options)
+        used = sampling or own
+        return judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, sampling=used, gpu=gpu, shared=shared)
 
     findings = []
     for finding in _findings(problem, hardware, score):
