@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from arena import paths
 from arena.errors import DataError, UsageError
-from arena.files.documents import read_yaml, unknown
+from arena.files.documents import read_all, read_yaml, unknown
 from arena.schema import Hardware, Harness, Model, Problem, Profile
 
 R = TypeVar("R")
@@ -87,7 +87,12 @@ def model(spec: str, folder: Path | None = None) -> SelectedModel:
 
     `harness/route/id` is any model, by its provider's name and that route.
     """
-    readable, faults = _readable(_yaml_files(folder or paths.harnesses()), lambda name: harness(name, folder))
+    readable, faults = {}, []
+    for name in _yaml_files(folder or paths.harnesses()):
+        try:
+            readable[name] = harness(name, folder)
+        except DataError as error:
+            faults.append(str(error))
     found = [chosen for entry in readable.values() if (chosen := _choose(entry, spec))]
     owner, slash, rest = spec.partition("/")
     if slash and owner in readable and (chosen := _choose(readable[owner], rest)):
@@ -159,21 +164,8 @@ def _file(kind: str, name: str, files: Mapping[str, Path]) -> Path:
     return files[name]
 
 
-def _readable(names: Iterable[str], read: Callable[[str], R]) -> tuple[dict[str, R], list[str]]:
-    found, faults = {}, []
-    for name in names:
-        try:
-            found[name] = read(name)
-        except DataError as error:
-            faults.append(str(error))
-    return found, faults
-
-
-def _all(names: Iterable[str], read: Callable[[str], R]) -> dict[str, R]:
-    found, faults = _readable(names, read)
-    if faults:
-        raise DataError("\n".join(faults))
-    return found
+def _all(names: Collection[str], read: Callable[[str], R]) -> dict[str, R]:
+    return dict(zip(names, read_all(names, read), strict=True))
 
 
 def _digest(root: Path, files: Iterable[Path]) -> str:

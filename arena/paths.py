@@ -28,8 +28,7 @@ def cli() -> Path:
         return Path(chosen).expanduser().resolve()
     if root := checkout():
         return root / ".cache" / "cli"
-    data = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return (data if data.is_absolute() else Path.home() / ".local" / "share") / "arena" / "cli"
+    return _xdg("XDG_DATA_HOME", ".local/share") / "cli"
 
 
 def hardware() -> Path:
@@ -70,15 +69,12 @@ def leaderboard() -> Path:
 
 def cache() -> Path:
     """Folder that may be deleted at any time: measured ceilings and built parts of the sandbox."""
-    # The XDG specification says to ignore a relative path here.
-    chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (chosen if chosen.is_absolute() else Path.home() / ".cache") / "arena"
+    return _xdg("XDG_CACHE_HOME", ".cache")
 
 
 def config() -> Path:
     """Folder of the user's own routes and keys."""
-    chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    return (chosen if chosen.is_absolute() else Path.home() / ".config") / "arena"
+    return _xdg("XDG_CONFIG_HOME", ".config")
 
 
 def keys() -> Path:
@@ -94,3 +90,9 @@ def secrets() -> tuple[Path, ...]:
     results = (workspaces(), annotations(), baselines(), leaderboard())
     kept = (PACKAGE, problems(), harnesses(), *results, cache(), config(), keys(), *history)
     return tuple(path for path in kept if path.exists())
+
+
+def _xdg(variable: str, default: str) -> Path:
+    """Arena's folder below a base folder of the XDG specification, which says to ignore a relative path in its variables."""
+    chosen = Path(os.environ.get(variable, ""))
+    return (chosen if chosen.is_absolute() else Path.home() / default) / "arena"

@@ -40,10 +40,6 @@ class Line(NamedTuple):
     """Packages beside torch, by the names under which they are imported."""
     path: Path
 
-    def missing(self) -> tuple[str, ...]:
-        """Packages that are not installed."""
-        return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
-
 
 def lines(folder: Path, profile: Profile) -> tuple[Line, ...]:
     """A problem's baselines for one profile, in the order of their names; DataError where a first line gives no title."""
@@ -117,7 +113,7 @@ def without_tolerance(problem: Problem) -> Problem:
 
 def _measured(line: Line, problem: Problem, score: Callable[[Line, Problem, bool], Score]) -> tuple[BaselineLine, Device | None]:
     """The line, and the device that it was measured on; None where it was not measured."""
-    if missing := line.missing():
+    if missing := [name for name in line.needs if importlib.util.find_spec(name) is None]:
         message = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
         return BaselineLine(name=line.name, title=line.title, verdict=None, message=message), None
     first = score(line, without_rules(problem), True)

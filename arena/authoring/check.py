@@ -10,13 +10,13 @@ from threading import Thread
 from typing import Any, get_args
 
 from arena import catalog, judge, paths
-from arena.authoring import contract, degenerate
-from arena.authoring.finding import Finding, Report
+from arena.authoring import contract
+from arena.authoring.contract import Finding
 from arena.errors import DataError
 from arena.files.documents import unknown
 from arena.judge.sampling import CPU, GPU, Sampling
 from arena.sandboxes import Sandbox
-from arena.schema import Hardware, JudgeFailed, Passed, Problem, Profile, Rejected, Score, Verdict
+from arena.schema import Hardware, JudgeFailed, Passed, Problem, Profile, Record, Rejected, Score, Verdict
 from arena.submission import NoSubmission, collect
 from arena.system import tempdirs
 
@@ -46,6 +46,14 @@ Scorer = Callable[..., Score]
 """Scores the solution at a path, with the published sampling or another, on a GPU of its own or a shared one."""
 
 
+class Report(Record):
+    """All findings of one problem."""
+
+    problem: str
+    hardware: str
+    findings: tuple[Finding, ...]
+
+
 def check_problem(
     problem: Problem,
     hardware: Hardware,
@@ -64,14 +72,8 @@ def check_problem(
             submission = collect(path.parent, path.name)
         except NoSubmission as absent:
             return judge.missing(absent.reason, problem, hardware, digest)
-        options: dict[str, Any] = {
-            "digest": digest,
-            "sandbox": sandbox,
-            "sampling": sampling or own,
-            "gpu": gpu,
-            "shared": shared,
-        }
-        return judge.score(submission, problem, hardware, **options)
+        used = sampling or own
+        return judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, sampling=used, gpu=gpu, shared=shared)
 
     findings = []
     for finding in _findings(problem, hardware, score):
@@ -95,7 +97,7 @@ def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[F
     solutions = catalog.solutions(paths.problems() / problem.name, hardware.profile)
     wanted = {name: expected(path) for name, path in solutions.items()}  # first, so that a slip shows at once
     yield from contract.check(problem)
-    yield from degenerate.check(problem, hardware.profile)
+    yield from contract.check_degenerate(problem, hardware.profile)
     yield from _absent(solutions)
     yield _nop(problem, hardware, catalog.problem_digest(problem.name))
     passed = {}

@@ -1,4 +1,7 @@
-"""The contract that every problem keeps: its inputs, its reference and its hidden shapes. Needs no sandbox and no clock."""
+"""The contract that every problem keeps: its inputs, its reference, its hidden shapes, and what its tolerance must reject.
+
+Needs no sandbox and no clock.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import Literal
 
 import torch
 
-from arena.authoring.finding import Finding
 from arena.judge import problem_code
 from arena.judge.problem_code import Inputs, ProblemCode
-from arena.schema import Problem, Profile, Tensor
+from arena.judge.verify import within_tolerance
+from arena.schema import Errors, Problem, Profile, Record, Tensor
 
 RULES = {
     "hidden shapes": "they have the sizes that problem.yaml names, and none is timed",
@@ -33,6 +37,26 @@ ROUNDS = 3
 
 Fault = tuple[str, str]
 """The name of a broken rule, and how it is broken."""
+
+DEGENERATE_SEED = 20
+ROUNDED = "reference rounded"
+
+
+class Finding(Record):
+    """One thing that was checked."""
+
+    kind: Literal["contract", "degenerate", "solution", "order", "repeat"]
+    name: str
+    ok: bool
+    got: str
+    detail: str = ""
+    peak_fraction: float | None = None
+    error: Errors | None = None
+    """Worst error seen, where an answer was compared with the reference."""
+    disturbed: tuple[str, ...] = ()
+    """Why shapes were timed again."""
+    input_class: str | None = None
+    """The input class on which a solution was rejected."""
 
 
 def check(problem: Problem, folder: Path | None = None) -> Iterator[Finding]:
@@ -150,3 +174,58 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 def _generator_state(device: str) -> torch.Tensor:
     return torch.cuda.get_rng_state() if device == "cuda" else torch.get_rng_state()
+
+
+def check_degenerate(problem: Problem, profile: Profile, folder: Path | None = None) -> Iterator[Finding]:
+    """Compare degenerate answers, and the rounded reference, with the reference on every scored shape.
+
+    The tolerance must accept the rounded reference and reject the others. `folder` holds a problem that is not in problems/.
+    """
+    code = problem_code.load(problem, profile, folder)
+    found: dict[str, list[dict[str, float]]] = {}
+    device = "cuda" if profile == "gpu" else "cpu"
+    for shape in problem.shapes[profile]:
+        inputs = code.make_inputs(shape, DEGENERATE_SEED, "public", device)
+        refs = code.outputs(inputs)
+        for name, outs in _answers(problem, refs, inputs):
+            measured = [errors for _, errors, _ in code.measure(outs, refs, inputs)]
+            worst = {metric: max(errors[metric] for errors in measured) for metric in problem.tolerance}
+            found.setdefault(name, []).append(worst)
+    for name, answers in found.items():
+        honest = name == ROUNDED
+        accepted = [within_tolerance(errors, problem.tolerance) for errors in answers]
+        extreme = max if honest else min
+        errors = " ".join(f"{metric} {extreme(answer[metric] for answer in answers):.1e}" for metric in problem.tolerance)
+        count = f"accepted {sum(accepted)}" if honest else f"rejected {accepted.count(False)}"
+        yield Finding(
+            kind="degenerate",
+            name=f"degenerate: {name}" if not honest else ROUNDED,
+            ok=all(accepted) if honest else not any(accepted),
+            got="accepted" if any(accepted) else "rejected",
+            detail=f"{count} of {len(answers)} answers; {errors}",
+        )
+
+
+def _answers(problem: Problem, refs: Inputs, inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
+    """The reference's answer as a kernel rounds it, and the same with one output replaced by a degenerate one."""
+    dtypes = [getattr(torch, tensor.dtype) for tensor in problem.outputs]
+    rounded = tuple(ref.to(dtype) for ref, dtype in zip(refs, dtypes, strict=True))
+    yield ROUNDED, rounded
+    for number, (ref, dtype) in enumerate(zip(refs, dtypes, strict=True)):
+        for name, answer in _degenerate(ref.double(), inputs):
+            yield name, (*rounded[:number], answer.to(dtype), *rounded[number + 1 :])
+
+
+def _degenerate(ref: torch.Tensor, inputs: Inputs) -> Iterator[tuple[str, torch.Tensor]]:
+    """What a kernel may return that has computed little. An output, or a row, of one element is its own mean."""
+    columns = ref.shape[-1] if ref.dim() else 1
+    yield "zeros", torch.zeros_like(ref)
+    if columns > 1:
+        yield "row mean", ref.mean(-1, keepdim=True).expand_as(ref)
+    if ref.numel() > 1:
+        yield "constant", torch.full_like(ref, ref.mean().item())
+    if ref.numel() > columns:  # of a single row there is no other order
+        yield "rows permuted", ref.reshape(-1, columns).roll(1, 0).reshape(ref.shape)
+    for number, tensor in enumerate(inputs):
+        if tensor.shape == ref.shape and tensor.is_floating_point():
+            yield f"copy of input {number}", tensor.double()

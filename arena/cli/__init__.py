@@ -12,20 +12,7 @@ import sys
 import rich_click as click
 
 from arena import __version__
-from arena.cli import (
-    annotate,
-    baseline,
-    calibrate,
-    check,
-    doctor,
-    install,
-    leaderboard,
-    run,
-    sandbox,
-    schema,
-    score,
-    show,
-)
+from arena.cli import annotate, baseline, calibrate, check, doctor, install, leaderboard, run, sandbox, schema, score, show
 from arena.cli import list as list_
 from arena.cli.console import people, safe
 from arena.errors import ArenaError, UsageError

@@ -15,13 +15,7 @@ from arena.results import annotations
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option(
-    "--verdict",
-    "-v",
-    required=True,
-    type=click.Choice(annotations.VERDICTS),
-    help="Your verdict on the run.",
-)
+@click.option("--verdict", "-v", required=True, type=click.Choice(annotations.VERDICTS), help="Your verdict on the run.")
 @click.option("--summary", "-s", required=True, metavar="TEXT", help="Say in one or two sentences what you found.")
 @click.option(
     "--quote",
@@ -35,13 +29,7 @@ from arena.results import annotations
 @click.option("--implication", "-i", default="", metavar="TEXT", help="Say what follows for the score or the problem.")
 @options.as_json
 def annotate(
-    run_id: str,
-    verdict: str,
-    summary: str,
-    quotes: tuple[str, ...],
-    labels: tuple[str, ...],
-    implication: str,
-    as_json: bool,
+    run_id: str, verdict: str, summary: str, quotes: tuple[str, ...], labels: tuple[str, ...], implication: str, as_json: bool
 ) -> None:
     """Add your review to a run's annotation, or replace it. Nothing else in the annotation changes."""
     ready()

@@ -4,37 +4,24 @@ from __future__ import annotations
 
 import rich_click as click
 
-from arena import catalog, paths, run_cell
+from arena import paths, run_cell
 from arena.cli import options
 from arena.cli.console import data, safe, tell, verdict
-from arena.errors import UsageError
-from arena.plan import problem_on, ready
+from arena.plan import ready
 from arena.results import baselines
 from arena.sandboxes.backends import backend
 from arena.schema import BaselineLine
 
 
 @click.command("baseline")
-@click.argument("names", nargs=-1, metavar="[PROBLEM]...")
-@click.option("--all", "everything", is_flag=True, help="Measure every problem.")
-@options.hardware
-@options.gpu
+@options.problems("measure")
 @options.sandbox
 @options.as_json
 @click.pass_context
 def baseline_(
-    context: click.Context,
-    names: tuple[str, ...],
-    everything: bool,
-    hardware_name: str | None,
-    gpu: int,
-    sandbox_name: str,
-    as_json: bool,
+    context: click.Context, pairs: options.Pairs, hardware_name: str | None, gpu: int, sandbox_name: str, as_json: bool
 ) -> None:
     """Measure what torch and libraries reach at a problem. Results are stored under baselines/ and shown, never scored."""
-    if bool(names) == everything:
-        raise UsageError(f"name the problems to measure, or --all (known: {', '.join(catalog.problems())})")
-    pairs = [problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
     sandbox = backend(sandbox_name)
     ready()
     from arena.authoring import baseline

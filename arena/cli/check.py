@@ -4,38 +4,23 @@ from __future__ import annotations
 
 import rich_click as click
 
-from arena import catalog
 from arena.cli import options
 from arena.cli.console import data, safe, tell, verdict
-from arena.errors import UsageError
-from arena.plan import problem_on
 from arena.sandboxes.backends import backend
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[PROBLEM]...")
-@click.option("--all", "everything", is_flag=True, help="Check every problem.")
-@options.hardware
-@options.gpu
+@options.problems("check")
 @options.sandbox
 @options.as_json
 @click.pass_context
 def check(
-    context: click.Context,
-    names: tuple[str, ...],
-    everything: bool,
-    hardware_name: str | None,
-    gpu: int,
-    sandbox_name: str,
-    as_json: bool,
+    context: click.Context, pairs: options.Pairs, hardware_name: str | None, gpu: int, sandbox_name: str, as_json: bool
 ) -> None:
     """Check problems: the contract, degenerate answers, and the verdict of each solution against the one on its first line."""
-    if bool(names) == everything:
-        raise UsageError(f"name the problems to check, or --all (known: {', '.join(catalog.problems())})")
-    pairs = [problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
     sandbox = backend(sandbox_name)
     from arena.authoring.check import check_problem
-    from arena.authoring.finding import Finding
+    from arena.authoring.contract import Finding
 
     def show(finding: Finding) -> None:
         mark = "[green]ok  [/]" if finding.ok else "[bold red]FAIL[/]"

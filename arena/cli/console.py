@@ -21,10 +21,7 @@ from arena.files import documents
 
 on_a_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 """Whether a line can be redrawn. Not left to rich: FORCE_COLOR, which many CI systems set, makes no file a terminal."""
-people = Console(stderr=True, highlight=False, emoji=False)
-if not sys.stderr.isatty():
-    people = Console(stderr=True, highlight=False, emoji=False, width=120)  # a log file has no width
-
+people = Console(stderr=True, highlight=False, emoji=False, width=None if sys.stderr.isatty() else 120)  # a log file has no width
 COLOURS = {"passed": "green", "incorrect": "red", "forbidden": "red", "cheated": "bold red", "crashed": "red", "timed_out": "red"}
 PLAIN_EVERY_S = 15.0
 """Without a terminal, print a line at this interval and at each change of phase."""
@@ -32,13 +29,8 @@ PLAIN_EVERY_S = 15.0
 
 def data(value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
     """Print one JSON document to stdout, in UTF-8 whatever the locale."""
-    plain = (
-        [entry.model_dump(mode="json") if isinstance(entry, BaseModel) else entry for entry in value]
-        if isinstance(value, Sequence)
-        else value
-    )
     try:
-        sys.stdout.buffer.write(documents.to_json(plain).encode())
+        sys.stdout.buffer.write(documents.to_json(value).encode())
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         # The reader closed the pipe, as `| head` does. Without this, Python reports an error when it closes the stream.

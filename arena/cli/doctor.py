@@ -24,8 +24,6 @@ from arena.sandboxes.backends import backend
 from arena.system.provenance import machine
 
 MARKS = {"ok": "[green]ok     [/]", "missing": "[bold red]missing[/]", "note": "[yellow]note   [/]"}
-WIDTH = 18
-"""Length of the longest name, `canary load_inline`."""
 
 
 @click.command()
@@ -55,7 +53,7 @@ def doctor(
     for check in itertools.chain(_checks(sandbox_name, scoring, gpu), model_checks):
         checks.append(check)
         if not as_json:
-            tell(f"{MARKS[check.state]} {check.name:{WIDTH}} {safe(check.detail)}")
+            tell(f"{MARKS[check.state]} {check.name:18} {safe(check.detail)}")  # `canary load_inline` is the longest name
     if as_json:
         data([check._asdict() for check in checks])
     elif not scoring and model is None:

@@ -8,10 +8,15 @@ from typing import get_args
 
 import rich_click as click
 
+from arena import catalog
 from arena.cli.console import safe, tell
+from arena.errors import UsageError
 from arena.gateway import network as network_
 from arena.gateway.config import Caps
-from arena.schema import Hardware
+from arena.plan import problem_on
+from arena.schema import Hardware, Problem
+
+Pairs = list[tuple[Problem, Hardware]]
 
 problem = click.option(
     "--problem", "-p", "problem_name", required=True, metavar="P", help="Choose the problem (`arena list problems`)."
@@ -68,6 +73,28 @@ _patience = click.option(
     "--patience", default="5m", show_default=True, metavar="T", help="Fail the run after this long without a successful response."
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+
+
+def problems(verb: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the choice of problems and hardware; the command gets `pairs`, each problem with its hardware."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @click.argument("names", nargs=-1, metavar="[PROBLEM]...")
+        @click.option("--all", "everything", is_flag=True, help=f"{verb.capitalize()} every problem.")
+        @hardware
+        @gpu
+        @functools.wraps(command)
+        def with_problems(
+            *arguments: object, names: tuple[str, ...], everything: bool, hardware_name: str | None, gpu: int, **options: object
+        ) -> None:
+            if bool(names) == everything:
+                raise UsageError(f"name the problems to {verb}, or --all (known: {', '.join(catalog.problems())})")
+            pairs = [problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
+            command(*arguments, pairs=pairs, hardware_name=hardware_name, gpu=gpu, **options)
+
+        return with_problems
+
+    return decorate
 
 
 def network(command: Callable[..., None]) -> Callable[..., None]:

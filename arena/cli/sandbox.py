@@ -20,7 +20,6 @@ from arena.results import run_folder
 from arena.sandboxes import SandboxSpec
 from arena.sandboxes.backends import backend
 from arena.sandboxes.limits import limits_for
-from arena.schema import Hardware, Problem
 from arena.system import tempdirs
 from arena.system.provenance import processor
 
@@ -65,7 +64,16 @@ def sandbox(
         folder = run_folder.RunFolder(path)
         folder.work.mkdir()
         if filled_for:
-            _fill(folder, *filled_for)
+            problem, hardware = filled_for
+            run_folder.fill_workspace(
+                folder,
+                problem,
+                hardware.profile,
+                problem.shapes[hardware.profile],
+                processor(),
+                problem_folder=paths.problems() / problem.name,
+                kit_folder=paths.problems() / "kit",
+            )
         limits = limits_for(kind)
         work = folder.work if kind == "agent" else None
         with connected(network, folder.network) as link:
@@ -77,18 +85,6 @@ def sandbox(
         for trouble in link.troubles:
             tell(safe(trouble))
     context.exit(exit_code or 0)
-
-
-def _fill(folder: run_folder.RunFolder, problem: Problem, hardware: Hardware) -> None:
-    run_folder.fill_workspace(
-        folder,
-        problem,
-        hardware.profile,
-        problem.shapes[hardware.profile],
-        processor(),
-        problem_folder=paths.problems() / problem.name,
-        kit_folder=paths.problems() / "kit",
-    )
 
 
 def _show_requests(log: Path) -> None:

@@ -22,8 +22,6 @@ RECORDS: dict[str, Any] = {
     "baselines": Baselines,
     "leaderboard": Board,
 }
-NAMED_BY_PLACE = ("problem", "harness", "hardware")
-"""Records whose `name` is the file's or folder's name, and may not be written in the file."""
 
 
 @click.command()
@@ -48,7 +46,7 @@ def schema(name: str | None, out: Path | None) -> None:
 def _schema(key: str) -> dict[str, Any]:
     """The schema for an editor that checks the file."""
     document = TypeAdapter(RECORDS[key]).json_schema()
-    if key in NAMED_BY_PLACE:
+    if key in ("problem", "harness", "hardware"):  # `name` is the file's or folder's name, and may not be written in the file
         del document["properties"]["name"]
         document["required"].remove("name")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **document}

@@ -15,9 +15,6 @@ from arena.gateway.model import ledger
 from arena.results import annotations, run_folder
 from arena.schema import Annotation
 
-NEAREST = 10
-"""Names of runs in the error about an unknown run."""
-
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
@@ -74,4 +71,4 @@ def find_run(run_id: str) -> Path | run_folder.RunState:
     if run_id in states:
         return states[run_id]
     known = annotated.keys() | states.keys()
-    raise UsageError(documents.unknown("run", run_id, difflib.get_close_matches(run_id, sorted(known), NEAREST, cutoff=0)))
+    raise UsageError(documents.unknown("run", run_id, difflib.get_close_matches(run_id, sorted(known), 10, cutoff=0)))

@@ -19,6 +19,7 @@ from arena.errors import DataError
 from arena.files import strict_yaml
 from arena.files.strict_yaml import Fault, Node, Place
 
+F = TypeVar("F")
 R = TypeVar("R")
 MAX_BYTES = 16 << 20
 """Largest document read: far above any annotation, far below the machine's memory."""
@@ -76,12 +77,12 @@ def read_json(path: Path, model: type[R] | TypeAdapter[R]) -> R:
         raise DataError("\n".join(f"{path}: {'.'.join(map(str, d['loc']))}: {_message(d)}{_got(d)}" for d in details)) from None
 
 
-def read_all(paths: Iterable[Path], read: Callable[[Path], R]) -> list[R]:
-    """What `read` returns for each path. One error lists the faults of all files."""
+def read_all(files: Iterable[F], read: Callable[[F], R]) -> list[R]:
+    """What `read` returns for each file, which is a path or a name. One error lists the faults of all files."""
     records, faults = [], []
-    for path in paths:
+    for file in files:
         try:
-            records.append(read(path))
+            records.append(read(file))
         except DataError as error:
             faults.append(str(error))
     if faults:
@@ -106,9 +107,8 @@ def to_yaml(record: BaseModel | Mapping[str, Any]) -> str:
 
 
 def to_json(value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> str:
-    """The record or plain data as indented JSON. Numbers that JSON lacks become the strings Infinity, -Infinity and NaN."""
-    data = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-    return json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Records or plain data as indented JSON. Numbers that JSON lacks become the strings Infinity, -Infinity and NaN."""
+    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_yaml(path: Path, record: BaseModel | Mapping[str, Any]) -> None:
@@ -144,16 +144,18 @@ def write_bytes(path: Path, data: bytes) -> None:
         os.close(folder)
 
 
-def _finite(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     match value:
+        case BaseModel():
+            return _plain(value.model_dump(mode="json"))
         case float() if math.isnan(value):
             return "NaN"
         case float() if math.isinf(value):
             return "Infinity" if value > 0 else "-Infinity"
         case Mapping():
-            return {key: _finite(entry) for key, entry in value.items()}
+            return {key: _plain(entry) for key, entry in value.items()}
         case list() | tuple():
-            return [_finite(entry) for entry in value]
+            return [_plain(entry) for entry in value]
     return value
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import jinja2
 
@@ -22,17 +21,13 @@ def plain(text: str, max_chars: int = SHOWN) -> str:
 
 
 def render(
-    template: Path,
-    *,
-    autoescape: bool = False,
-    filters: Mapping[str, Callable[..., object]] = MappingProxyType({}),
-    **variables: object,
+    template: Path, *, autoescape: bool = False, filters: Mapping[str, Callable[..., object]] | None = None, **variables: object
 ) -> str:
     """The text of a template with `variables` filled in. A name that is not given is an error, never an empty string."""
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, autoescape=autoescape, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    environment.filters.update(filters)
+    environment.filters.update(filters or {})
     try:
         return environment.from_string(template.read_text(encoding="utf-8")).render(**variables)
     except jinja2.TemplateSyntaxError as error:

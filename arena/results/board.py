@@ -6,21 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
-from arena.schema import AgentStatus, Baselines, Name, Record, Review
+from arena.schema import AgentStatus, Baselines, Name, Record, RejectionVerdict, Review
 
-Outcome = Literal[
-    "passed",
-    "incorrect",
-    "forbidden",
-    "cheated",
-    "crashed",
-    "timed_out",
-    "missing",
-    "withdrawn",
-    "provider_error",
-    "judge_failed",
-    "bug",
-]
+Outcome = Literal["passed", RejectionVerdict, "withdrawn", "provider_error", "judge_failed", "bug"]
 Reach = Literal["sealed", "allow", "unsealed"]
 """What an agent could reach: at most its model's gateway; also a list of hosts; whatever its machine could reach."""
 

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.files import documents
-from arena.results import plot
+from arena.results import render
 from arena.results.board import Best, Board, Column, Entry, Outcome, Reach, Reached, Row, Table, Trial
-from arena.results.page import page
 from arena.schema import Annotation, Baselines, Passed
 
 WITHDRAWN = frozenset({"reward_hack", "rubric_leak"})
@@ -54,8 +53,8 @@ def write(folder: Path, annotations: Iterable[Annotation], baselines: Iterable[B
     documents.write_json(folder / "leaderboard.json", board)
     for table in board.tables:
         title = f"Fraction of the ceiling reached on {table.hardware}"
-        documents.write_text(folder / f"{table.hardware}.svg", plot.plot(title, plot.strips(table)))
-    documents.write_text(folder / "LEADERBOARD.md", page(board))
+        documents.write_text(folder / f"{table.hardware}.svg", render.plot(title, render.strips(table)))
+    documents.write_text(folder / "LEADERBOARD.md", render.page(board))
 
 
 def build(annotations: Iterable[Annotation], baselines: Iterable[Baselines] = ()) -> Board:
@@ -123,24 +122,21 @@ def _columns(annotations: Sequence[Annotation]) -> tuple[Column, ...]:
     """One column for each state of a problem. Its key holds the digest only when two states share name and version."""
     states = sorted({(a.cell.problem, a.cell.problem_version, a.cell.problem_digest) for a in annotations})
     count = Counter((problem, version) for problem, version, _ in states)
-    return tuple(
-        Column(
-            key=f"{problem} v{version}" + (f" ({digest[:8]})" if count[problem, version] > 1 else ""),
-            problem=problem,
-            version=version,
-            digest=digest,
-        )
-        for problem, version, digest in states
-    )
+    keys = [_column_key(*state, clash=count[state[:2]] > 1) for state in states]
+    return tuple(Column(key=key, problem=p, version=v, digest=d) for key, (p, v, d) in zip(keys, states, strict=True))
 
 
 def _column_of(record: Baselines, columns: Sequence[Column]) -> str:
-    """The key of the column with the same state of the problem. Without one, a new key: with the digest if it would clash."""
+    """The key of the column with the same state of the problem, or a new key."""
     same = [column for column in columns if (column.problem, column.version) == (record.problem, record.problem_version)]
     for column in same:
         if column.digest == record.problem_digest:
             return column.key
-    return f"{record.problem} v{record.problem_version}" + (f" ({record.problem_digest[:8]})" if same else "")
+    return _column_key(record.problem, record.problem_version, record.problem_digest, clash=bool(same))
+
+
+def _column_key(problem: str, version: int, digest: str, clash: bool) -> str:
+    return f"{problem} v{version}" + (f" ({digest[:8]})" if clash else "")
 
 
 def _trial(annotation: Annotation) -> Trial:

@@ -34,63 +34,27 @@ from arena.files.text import render
 from arena.schema import Annotation, Cell, Problem, Profile
 
 
-@dataclass(frozen=True)
+@dataclass
 class RunFolder:
     """The paths of one run."""
 
     folder: Path
 
-    @property
-    def run_id(self) -> str:
-        return self.folder.name
-
-    @property
-    def manifest(self) -> Path:
-        return self.folder / "manifest.json"
-
-    @property
-    def events(self) -> Path:
-        return self.folder / "events.jsonl"
-
-    @property
-    def agent(self) -> Path:
-        return self.folder / "agent"
-
-    @property
-    def trajectory(self) -> Path:
-        return self.folder / "trajectory.jsonl"
-
-    @property
-    def ledger(self) -> Path:
-        return self.folder / "ledger.jsonl"
-
-    @property
-    def network(self) -> Path:
-        return self.folder / "network.jsonl"
-
-    @property
-    def work(self) -> Path:
-        return self.folder / "work"
-
-    @property
-    def snapshots(self) -> Path:
-        return self.folder / "snapshots"
-
-    @property
-    def solution(self) -> Path:
-        return self.folder / "solution.py"
-
-    @property
-    def score(self) -> Path:
-        return self.folder / "score.json"
-
-    @property
-    def result(self) -> Path:
-        return self.folder / "result.yaml"
-
-    @property
-    def lock(self) -> Path:
-        return self.folder / "lock"
+    def __post_init__(self) -> None:
+        folder = self.folder
+        self.run_id = folder.name
+        self.manifest = folder / "manifest.json"
+        self.events = folder / "events.jsonl"
+        self.agent = folder / "agent"
+        self.trajectory = folder / "trajectory.jsonl"
+        self.ledger = folder / "ledger.jsonl"
+        self.network = folder / "network.jsonl"
+        self.work = folder / "work"
+        self.snapshots = folder / "snapshots"
+        self.solution = folder / "solution.py"
+        self.score = folder / "score.json"
+        self.result = folder / "result.yaml"
+        self.lock = folder / "lock"
 
     def event(self, kind: str, **data: object) -> None:
         """Append one line to events.jsonl: the time in UTC, the kind, and JSON data."""
@@ -136,8 +100,8 @@ def commit(run: RunFolder, annotation: Annotation) -> None:
 
 def list_runs(root: Path) -> list[RunState]:
     """Every run under `root`, oldest first: the folders with a manifest and their final name."""
-    found = [RunFolder(manifest.parent) for manifest in sorted(root.glob("[!.]*/manifest.json"))]
-    return [RunState(run, _state(run), _read_cell(run)) for run in found]
+    runs = [RunFolder(manifest.parent) for manifest in sorted(root.glob("[!.]*/manifest.json"))]
+    return [RunState(run, _state(run), _read_cell(run)) for run in runs]
 
 
 def read_events(run: RunFolder) -> list[dict[str, Any]]:
@@ -163,10 +127,7 @@ def fill_workspace(
     shutil.copyfile(problem_folder / "reference.py", run.work / "reference.py")
     for name in ("check.py", "benchmark.py"):
         shutil.copyfile(kit_folder / name, run.work / name)
-    public = problem.model_dump(
-        mode="json",
-        include={"name", "title", "operator", "inputs", "outputs", "outputs_given", "tolerance", "stress", "forbidden"},
-    )
+    facts = {"name", "title", "operator", "inputs", "outputs", "outputs_given", "tolerance", "stress", "forbidden"}
     sizes = {
         "profile": profile,
         "shapes": [dict(shape) for shape in shapes],
@@ -174,7 +135,7 @@ def fill_workspace(
         "bytes": [problem.bytes(shape) for shape in shapes],
         "latency": [dict(shape) for shape in problem.latency.get(profile, ())],
     }
-    documents.write_json(run.work / "problem.json", public | sizes)
+    documents.write_json(run.work / "problem.json", problem.model_dump(mode="json", include=facts) | sizes)
     prompt = render(kit_folder / "prompt.md.j2", problem=problem, profile=profile, shapes=shapes, machine=machine)
     documents.write_text(run.work / "PROMPT.md", prompt)
     return prompt

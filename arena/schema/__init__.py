@@ -4,17 +4,17 @@ Catalogue records come from YAML that people write (problem, hardware, limits, h
 (session, score, baselines, annotation). `peak_fraction` exists on scores and nowhere else.
 """
 
-from arena.schema.annotation import Annotation, Quote, Review, SubmissionRecord
-from arena.schema.baselines import BaselineLine, Baselines, BaselineShape
 from arena.schema.common import KIT_METRICS, Count, DType, Errors, Metric, Name, Positive, Profile, Rate, Record, Shape, Tolerance
 from arena.schema.hardware import Figure, Hardware
-from arena.schema.harness import Api, Cli, Harness, Login, Model, Route, Routes
-from arena.schema.limits import DefaultLimits, Limits
+from arena.schema.harness import Api, Cli, DefaultLimits, Harness, Limits, Login, Model, Route, Routes
 from arena.schema.problem import Problem, Tensor, Work
-from arena.schema.run import AgentStatus, Cell, Network, Session, Usage
+from arena.schema.run import AgentStatus, Annotation, Cell, Network, Quote, Review, Session, SubmissionRecord, Usage
 from arena.schema.score import (
     SCORE,
     Attainable,
+    BaselineLine,
+    Baselines,
+    BaselineShape,
     Device,
     Evidence,
     JudgeFailed,
@@ -32,58 +32,10 @@ from arena.schema.score import (
 )
 
 __all__ = [
-    "KIT_METRICS",
-    "SCORE",
-    "AgentStatus",
-    "Annotation",
-    "Api",
-    "Attainable",
-    "BaselineLine",
-    "BaselineShape",
-    "Baselines",
-    "Cell",
-    "Cli",
-    "Count",
-    "DType",
-    "DefaultLimits",
-    "Device",
-    "Errors",
-    "Evidence",
-    "Figure",
-    "Hardware",
-    "Harness",
-    "JudgeFailed",
-    "Kernel",
-    "LaunchMode",
-    "Limits",
-    "Login",
-    "Metric",
-    "Model",
-    "Name",
-    "Network",
-    "Passed",
-    "Positive",
-    "Problem",
-    "Profile",
-    "Quote",
-    "Rate",
-    "Record",
-    "Rejected",
-    "RejectionVerdict",
-    "Review",
-    "Route",
-    "Routes",
-    "Score",
-    "ScoreHead",
-    "Session",
-    "Shape",
-    "ShapeScore",
-    "SubmissionRecord",
-    "Tensor",
-    "TimedShape",
-    "Timings",
-    "Tolerance",
-    "Usage",
-    "Verdict",
-    "Work",
-]
+    "KIT_METRICS", "SCORE", "AgentStatus", "Annotation", "Api", "Attainable", "BaselineLine", "BaselineShape",
+    "Baselines", "Cell", "Cli", "Count", "DType", "DefaultLimits", "Device", "Errors", "Evidence", "Figure", "Hardware",
+    "Harness", "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "Name", "Network", "Passed",
+    "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict", "Review", "Route",
+    "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "SubmissionRecord", "Tensor", "TimedShape",
+    "Timings", "Tolerance", "Usage", "Verdict", "Work",
+]  # fmt: skip

@@ -1,17 +1,16 @@
-"""`harnesses/<name>.yaml`, and the routes to the models."""
+"""`harnesses/<name>.yaml`, the routes to the models, and the limits of a sandbox."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import Field, field_validator, model_validator
 
 from arena.schema import version_1
-from arena.schema.common import Name, Record
-from arena.schema.limits import Limits
+from arena.schema.common import Count, Name, Positive, Record
 
 Api = Literal["anthropic", "responses", "chat", "gemini"]
 """Model APIs: Anthropic Messages, OpenAI Responses, OpenAI chat completions, Gemini generateContent."""
@@ -47,10 +46,7 @@ class Routes(Record):
     schema_version: Literal[2]
     routes: Mapping[Name, Route]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_version_1(cls, data: object) -> object:
-        return version_1.routes(data)
+    _read_version_1 = model_validator(mode="before")(version_1.routes)
 
 
 class Cli(Record):
@@ -104,6 +100,44 @@ class Model(Record):
     plays: str | None = None
     """Built-in harness only: the solution of the problem that it replays, `nothing`, or `run:{name}` for a stored run.
     `{name}` stands for the part of `--model` after the slash."""
+
+
+class Limits(Record):
+    """The limits of a sandbox. A missing one defaults to `arena/sandboxes/limits.yaml`, or to no bound. MiB are 2^20 bytes."""
+
+    memory_mib: Count | None = None
+    """All memory of the sandbox, including its /tmp, home, /dev/shm and (as root) workspace."""
+    memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The same as a fraction of the memory that arena itself may use. With both, the smaller counts."""
+    cpus: Positive | None = None
+    """CPU time, in CPUs."""
+    processes: Count | None = None
+    """Threads count."""
+    open_files: Count | None = None
+    file_mib: Count | None = None
+    """The largest single file."""
+    tmp_mib: Count | None = None
+    home_mib: Count | None = None
+    shm_mib: Count | None = None
+    workspace_mib: Count | None = None
+    workspace_files: Count | None = None
+
+    def replaced(self, own: Limits | None) -> Limits:
+        """These limits, replaced by those that `own` names. A memory size replaces a memory fraction, and the reverse."""
+        if own is None:
+            return self
+        named = own.model_dump(exclude_none=True)
+        memory = {"memory_mib", "memory_fraction"}
+        dropped = memory if memory & named.keys() else set()
+        return Limits(**self.model_dump(exclude_none=True, exclude=dropped) | named)
+
+
+class DefaultLimits(Record):
+    """`arena/sandboxes/limits.yaml`."""
+
+    schema_version: Literal[1]
+    agent: Limits
+    worker: Limits
 
 
 class Harness(Record):

@@ -1,9 +1,11 @@
-"""`problems/<name>/problem.yaml`: the public facts of a problem."""
+"""`problems/<name>/problem.yaml`: the public facts of a problem, and the formulas of its work."""
 
 from __future__ import annotations
 
+import ast
 import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from itertools import product
 from string import Formatter
 from typing import Literal
@@ -12,7 +14,15 @@ from pydantic import Field, model_validator
 
 from arena.schema import version_1
 from arena.schema.common import KIT_METRICS, DType, Name, Profile, Rate, Record, Shape, Tolerance
-from arena.schema.formula import FormulaError, evaluate
+
+OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
 
 
 class Tensor(Record):
@@ -69,10 +79,7 @@ class Problem(Record):
     forbidden_kernels: tuple[str, ...] = ()
     """Names of GPU kernels that no call may launch (`*` and `?` as in file names): kernels of forbidden libraries."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_version_1(cls, data: object) -> object:
-        return version_1.problem(data)
+    _read_version_1 = model_validator(mode="before")(version_1.problem)
 
     @model_validator(mode="after")
     def _every_shape_is_listed_once(self) -> Problem:
@@ -105,7 +112,7 @@ class Problem(Record):
             for key, formula in formulas.items():
                 try:
                     value = evaluate(formula, shape)
-                except FormulaError as error:
+                except ValueError as error:
                     raise ValueError(f"work.{key}: {formula!r}: {error}") from None
                 if not (math.isfinite(value) and value > 0):
                     hint = "; `flops: 0` declares a problem that memory bounds" if key == "flops" else ""
@@ -142,3 +149,28 @@ class Problem(Record):
     def bytes(self, shape: Mapping[str, int]) -> float:
         """Compulsory DRAM traffic of one call in bytes."""
         return evaluate(self.work.bytes, shape)
+
+
+def evaluate(formula: str, names: Mapping[str, int]) -> float:
+    """The value of a formula of names, numbers and `+ - * / // **`; ValueError when it holds anything else, or has no value."""
+    try:
+        tree = ast.parse(formula, mode="eval")
+    except SyntaxError as error:
+        raise ValueError(f"not a formula ({error.msg})") from None
+    try:
+        return float(_value(tree.body, names))
+    except (ZeroDivisionError, OverflowError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _value(node: ast.expr, names: Mapping[str, int]) -> float:
+    match node:
+        case ast.BinOp(left, op, right) if type(op) in OPERATORS:
+            return OPERATORS[type(op)](_value(left, names), _value(right, names))
+        case ast.Constant(int() | float() as number) if not isinstance(number, bool):
+            return number
+        case ast.Name(name) if name in names:
+            return names[name]
+        case ast.Name(name):
+            raise ValueError(f"unknown name {name!r} (the shape has {', '.join(names)})")
+    raise ValueError(f"{ast.unparse(node)!r} is not allowed: use names, numbers and + - * / // **")

@@ -1,4 +1,4 @@
-"""A cell, and the session of an agent."""
+"""A run: its cell, the session of the agent, and the annotation that holds them with the score and a review."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
+from arena.schema import version_1
 from arena.schema.common import Name, Positive, Record
+from arena.schema.score import Score
 
 
 class Cell(Record):
@@ -101,3 +103,45 @@ class Session(Record):
         if self.unsealed != (self.network == "open"):
             raise ValueError("unsealed: must be true with network `open` and false with any other")
         return self
+
+
+class SubmissionRecord(Record):
+    """The submission's digest and size; its bytes are in the run folder."""
+
+    sha256: str
+    bytes: int
+    lines: int
+
+
+class Quote(Record):
+    """Verbatim lines of a file in the run folder."""
+
+    file: str
+    lines: tuple[int, int]
+    text: str
+    label: str
+
+
+class Review(Record):
+    """A person's verdict after reading the run."""
+
+    verdict: Literal["clean", "rubric_leak", "reward_hack", "interesting", "bug"]
+    summary: str = Field(min_length=1)
+    quotes: tuple[Quote, ...] = ()
+    implication: str = ""
+    reviewed_at: datetime
+
+
+class Annotation(Record):
+    """`annotations/<run_id>.yaml`: the single source of every published number."""
+
+    schema_version: Literal[2] = 2
+    run_id: str
+    arena_version: str
+    cell: Cell
+    session: Session
+    submission: SubmissionRecord | None
+    score: Score
+    review: Review | None = None
+
+    _read_version_1 = model_validator(mode="before")(version_1.annotation)

@@ -16,7 +16,7 @@ from arena import catalog, paths
 from arena.authoring import baseline
 from arena.errors import DataError
 from arena.results import baselines, leaderboard
-from arena.results.page import page
+from arena.results.render import page
 from arena.sandboxes import bwrap
 from arena.schema import BaselineLine
 

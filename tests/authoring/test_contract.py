@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from arena import paths  # noqa: E402
-from arena.authoring import contract, degenerate  # noqa: E402
+from arena.authoring import contract  # noqa: E402
 from arena.errors import DataError  # noqa: E402
 from arena.files import documents  # noqa: E402
 from arena.judge import problem_code, score_math, verify  # noqa: E402
@@ -205,7 +205,7 @@ def test_scalar_outputs_are_compared_by_the_judge(scalars: Path) -> None:
 
 
 def test_scalar_outputs_have_degenerate_answers(scalars: Path) -> None:
-    findings = list(degenerate.check(read(scalars), "cpu", scalars))
+    findings = list(contract.check_degenerate(read(scalars), "cpu", scalars))
     assert [finding.name for finding in findings if not finding.ok] == []
     assert {"degenerate: zeros", "degenerate: rows permuted"} <= {finding.name for finding in findings}
 

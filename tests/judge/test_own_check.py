@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from arena import catalog, paths  # noqa: E402
-from arena.authoring import degenerate  # noqa: E402
+from arena.authoring import contract  # noqa: E402
 from arena.errors import DataError, JudgeError  # noqa: E402
 from arena.files import documents  # noqa: E402
 from arena.judge import problem_code, verify  # noqa: E402
@@ -175,7 +175,7 @@ def test_nan_error_is_incorrect(folder: Path) -> None:
 def test_degenerate_answers_are_outside_the_tolerance(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "problems", lambda: folder.parent)
     shutil.copytree(KIT, folder.parent / "kit")
-    found = {finding.name: finding for finding in degenerate.check(read(folder), "cpu")}
+    found = {finding.name: finding for finding in contract.check_degenerate(read(folder), "cpu")}
     assert [name for name, finding in found.items() if not finding.ok] == []
     assert found["reference rounded"].detail == "accepted 1 of 1 answers; values 0.0e+00 strays 0.0e+00 sum 0.0e+00"
     assert found["degenerate: zeros"].detail.startswith("rejected 2 of 2 answers; "), "each output by itself"

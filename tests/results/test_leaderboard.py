@@ -10,7 +10,7 @@ from records import trial
 
 from arena.results import leaderboard
 from arena.results.board import Board, Entry
-from arena.results.page import page
+from arena.results.render import page
 from arena.schema import Annotation
 
 NETWORKS = ((0.9, "open"), (0.5, "none"), (0.4, "gateway"), (0.6, "allow"))

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 from records import record, trial
 
 from arena.results import leaderboard
-from arena.results.plot import Mark, Strip, plot, strips
+from arena.results.render import Mark, Strip, plot, strips
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -1,4 +1,4 @@
-"""The leaderboard as a picture: for each problem what agents and baselines reach, on a scale from zero to the ceiling."""
+"""The board for people: the tables of LEADERBOARD.md, and an SVG plot per hardware. The same board gives the same bytes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.files.text import render
-from arena.results.board import Table
+from arena.files import text
+from arena.results.board import Board, Table
 
-TEMPLATE = Path(__file__).with_name("plot.svg.j2")
+TEMPLATES = Path(__file__).parent
 
 
 class Mark(NamedTuple):
-    """One number."""
+    """One number in a plot."""
 
     name: str
     fraction: float
@@ -24,16 +24,21 @@ class Mark(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """One problem."""
+    """One problem in a plot: what agents and baselines reach, on a scale from zero to the ceiling."""
 
     name: str
     agents: Sequence[Mark]
     baselines: Sequence[Mark]
 
 
+def page(board: Board) -> str:
+    """The text of LEADERBOARD.md."""
+    return text.render(TEMPLATES / "leaderboard.md.j2", filters={"md": _markdown}, board=board)
+
+
 def plot(title: str, strips: Sequence[Strip]) -> str:
-    """An SVG document. The same strips give the same bytes."""
-    return render(TEMPLATE, autoescape=True, filters={"xml": _xml_text}, title=title, strips=strips)
+    """An SVG document."""
+    return text.render(TEMPLATES / "plot.svg.j2", autoescape=True, filters={"xml": _xml}, title=title, strips=strips)
 
 
 def strips(table: Table) -> list[Strip]:
@@ -52,6 +57,12 @@ def strips(table: Table) -> list[Strip]:
     return [Strip(name, agents[name], baselines[name]) for name in names]
 
 
-def _xml_text(text: str) -> str:
+def _markdown(value: object) -> str:
+    """Text on one line that Markdown shows unchanged, also inside a table. Underscores within words need no escape."""
+    line = re.sub(r"[\x00-\x1f\x7f-\x9f\s]+", " ", str(value))
+    return re.sub(r"[\\`*\[\]|<>~#&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", line)
+
+
+def _xml(value: str) -> str:
     """Text on one line, without the characters that XML forbids."""
-    return re.sub(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+", " ", text)
+    return re.sub(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+", " ", value)
