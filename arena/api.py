@@ -47,6 +47,7 @@ def score(
     submission = _submission(path_or_source)
     from arena import judge  # torch takes a second to import
 
+    report("looking at the machine")
     judge.preflight(found, gpu)
     if isinstance(submission, str):
         return judge.missing(submission, asked, found, digest)
@@ -69,7 +70,7 @@ def run(
         model: a model of `arena list models`, `harness/model`, or `harness/route/id`; `oracle` needs no key.
         problem: a folder under problems/.
         report: called with the progress, about four times a second.
-        options: those of the command line; see `arena.plan.RunOptions`.
+        options: `hardware`, `budget`, `effort`, `caps` and more; `arena.plan.RunOptions` lists them.
 
     Raises:
         ArenaError: something that the run needs is missing, every fault at once; or the sandbox or the judge's device failed.

@@ -51,8 +51,12 @@ class Faults:
         try:
             return step()
         except ArenaError as error:
-            self._errors += error.faults or (error,)
+            self.add(error)
             return None
+
+    def add(self, error: ArenaError) -> None:
+        """Keep an error, or each of those that it stands for."""
+        self._errors += error.faults or (error,)
 
     def raise_all(self) -> None:
         """Raise a single kept error itself, and several as one UsageError that numbers them."""

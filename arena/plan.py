@@ -13,6 +13,7 @@ from arena.agents.run_spec import RunSpec, TimeLimits
 from arena.agents.select import login_network, model_access, select_model
 from arena.catalog import SelectedModel
 from arena.errors import ArenaError, Faults, UsageError
+from arena.files.documents import unknown
 from arena.gateway.config import PATIENCE_S, Caps
 from arena.gateway.network import Network
 from arena.results import annotations, baselines
@@ -25,7 +26,7 @@ UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class RunOptions(TypedDict, total=False):
-    """What a run may be given besides its problem and model, with the names of the command line's options."""
+    """What a run may be given besides its problem and model. Another name is an error."""
 
     hardware: str | None
     """The hardware to score on; without it the GPU `gpu`, or `cpu` where there is none."""
@@ -63,6 +64,8 @@ def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> 
     caps, login, exclude_backoff = options.get("caps", Caps()), options.get("login", False), options.get("exclude_backoff", False)
     effort, providers, unpinned = options.get("effort"), options.get("providers", ()), options.get("unpinned", False)
     faults = Faults()
+    for name in sorted(options.keys() - RunOptions.__annotations__.keys()):
+        faults.add(UsageError(unknown("option", name, RunOptions.__annotations__)))
     target = faults.collect(lambda: problem_on(problem, options.get("hardware"), gpu))
     selected = faults.collect(lambda: select_model(model, effort=effort, providers=providers, unpinned=unpinned))
     budget_s = faults.collect(lambda: seconds(options.get("budget", "45m"), "--budget"))

@@ -1,6 +1,7 @@
 """The plan of a run: everything resolved once, and every fault reported at once."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -88,3 +89,11 @@ def test_durations_are_read(duration, found):
 def test_other_durations_name_their_option(duration):
     with pytest.raises(UsageError, match=f"--budget '{duration}': give a time above zero"):
         seconds(duration, "--budget")
+
+
+def test_unknown_options_are_refused_with_the_known_ones():
+    options: Any = {"bugdet": "5m", "max_cost": 1.0}
+    with pytest.raises(UsageError) as refused:
+        plan("paged_attention", hardware="cpu", **options)
+    assert "unknown option 'bugdet': did you mean 'budget'?" in str(refused.value)
+    assert "unknown option 'max_cost'" in str(refused.value)

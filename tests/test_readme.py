@@ -11,7 +11,8 @@ from command import ROOT
 
 from arena.sandboxes import bwrap
 
-PAGES = ("README.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md", "docs/index.md")
+TOP = ("README.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md")
+PAGES = [*TOP, *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))]
 IN_CODE = re.compile(r"`((?:arena|problems|tests|scripts|harnesses)/[\w./-]+)`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)")
 

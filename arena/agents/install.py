@@ -74,12 +74,13 @@ def install(harness: Harness) -> bool:
 
     Raises:
         UsageError: the harness has no CLI, or npm is missing.
-        ArenaError: npm failed; the text ends with npm's own messages.
+        ArenaError: npm failed, and the text ends with npm's own messages; or what npm installed does not fit.
     """
     if harness.cli is None:
         raise UsageError(f"harness {harness.name} needs no CLI")
     where = folder(harness.name)
-    if all(_version(where, name) == version for name, version in map(_split, harness.cli.packages)):
+    tried = all(_version(where, name) == version for name, version in map(_split, harness.cli.packages))
+    if tried and (where / BIN / harness.cli.program).exists():
         return False
     npm = shutil.which("npm")
     if npm is None:
@@ -92,6 +93,7 @@ def install(harness: Harness) -> bool:
         raise ArenaError(
             f"npm could not install {harness.title} in {where} ({why}): {done.stderr.decode(errors='replace').strip()}"
         )
+    installed(harness)
     return True
 
 

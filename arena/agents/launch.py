@@ -45,18 +45,21 @@ class Launch:
     """Of the agent's sandbox on this machine."""
     read_events: Read = lambda event: []
     """Reads one JSON line of the agent's output into steps."""
+    login_of: Harness | None = None
+    """Whose login files each start copies into HOME: read anew each time, since the CLI outside renews them. None: no login."""
 
     def sandbox_spec(
         self, prompt_by: PromptBy, workspace: Path, prompt: str, *, key: str = "", gpu: int | None = None
     ) -> SandboxSpec:
         """The agent's sandbox. `key` is the run's own, `gpu` the number of the device node that the agent may use."""
         command = tuple(word.replace(KEY, key) for word in self.command)
+        login = login_files(self.login_of) if self.login_of else {}
         return SandboxSpec(
             kind="agent",
             command=(*command, prompt) if prompt_by == "argument" else command,
             workspace=workspace,
             files=self.files,
-            home={path: content.replace(KEY.encode(), key.encode()) for path, content in self.home.items()},
+            home={path: content.replace(KEY.encode(), key.encode()) for path, content in self.home.items()} | login,
             binds={} if self.cli is None else {install.INSIDE: self.cli.folder},
             path=() if self.cli is None else (f"{install.INSIDE}/{install.BIN}",),
             env={name: value.replace(KEY, key) for name, value in self.env.items()},
@@ -84,6 +87,8 @@ def resolve_launch(selected: SelectedModel, folder: Path, *, login: bool = False
     limits = faults.collect(lambda: limits_for("agent", harness.limits))
     read_events = faults.collect(lambda: reader(events, harness.terminal_event))
     rendered = faults.collect(lambda: _rendered(selected, folder, login=login, replay=replay))
+    if login:
+        faults.collect(lambda: login_files(harness))  # only to refuse now what a start would lack
     faults.raise_all()
     assert limits and read_events and rendered
     return replace(rendered, cli=cli, limits=limits, read_events=read_events)
@@ -100,7 +105,8 @@ def _rendered(selected: SelectedModel, folder: Path, *, login: bool, replay: byt
     return Launch(
         command=tuple(_filled(word, values) for word in harness.command),
         env={name: _filled(value, values) for name, value in harness.env.items() if not (login and name in needs_gateway)},
-        home=home | (login_files(harness) if login else {}),
+        home=home,
+        login_of=harness if login else None,
         files=files if replay is None else files | {REPLAY: replay},
     )
 

@@ -31,7 +31,7 @@ class TimeLimits:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run, resolved. `session.play`, the gateway and the manifest take it; nothing is looked up again while the run lasts."""
+    """One run, resolved. `session.play`, the gateway and the manifest take it."""
 
     selected: SelectedModel
     """The harness and the model, with the effort and the providers that this run asks for."""

@@ -70,10 +70,10 @@ def check(problem: Problem, folder: Path | None = None) -> Iterator[Finding]:
         fault for each in problem.shapes for fault in hidden_shape_faults(problem, each, problem_code.load(problem, each, folder))
     ]
     code = problem_code.load(problem, profile, folder)
-    if not faults:
-        for shape in [min(shapes, key=problem.bytes) for shapes in (problem.timed(profile), code.extra_shapes) if shapes]:
-            faults += shape_faults(problem, code, shape, device)
-            faults += thread_faults(code, shape, device)
+    hidden = () if faults else code.extra_shapes  # a hidden shape of other sizes cannot be drawn
+    for shape in [min(shapes, key=problem.bytes) for shapes in (problem.timed(profile), hidden) if shapes]:
+        faults += shape_faults(problem, code, shape, device)
+        faults += thread_faults(code, shape, device)
     for name, rule in RULES.items():
         texts = [text for broken, text in faults if broken == name]
         got = "broken" if texts else "kept"

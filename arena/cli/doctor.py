@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import rich_click as click
 
 from arena import catalog
+from arena.agents.install import installed
 from arena.agents.select import select_model
 from arena.cli import options
 from arena.cli.console import Display, data, safe, tell
@@ -68,6 +69,7 @@ def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
     yield sandbox
     yield _docker()
     yield _check("catalogue", _catalogue)
+    yield _agents()
     yield torch
     compiler = shutil.which("cc")
     install = "no cc: install gcc, which C solutions on hardware cpu need"
@@ -127,6 +129,18 @@ def _docker() -> Check:
 def _catalogue() -> str:
     problems, harnesses, hardware = catalog.problems(), catalog.harnesses(), catalog.hardwares()
     return f"{len(problems)} problems, {len(harnesses)} harnesses, {len(hardware)} hardware files"
+
+
+def _agents() -> Check:
+    """The agent CLIs: no score needs one, and a run needs its own."""
+    try:
+        known = {name: harness for name, harness in catalog.harnesses().items() if harness.cli}
+    except ArenaError:
+        return Check("agents", "note", "unknown: a harness file is broken")
+    absent = [name for name, harness in known.items() if _check(name, lambda each=harness: str(installed(each))).state != "ok"]  # type: ignore[misc]
+    if not absent:
+        return Check("agents", "ok", f"installed: {', '.join(known)}")
+    return Check("agents", "note", f"not installed: {', '.join(absent)}; `arena install NAME` installs one")
 
 
 def _torch() -> Check:

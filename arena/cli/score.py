@@ -28,7 +28,6 @@ def score(
     problem, hardware = problem_on(problem_name, hardware_name, gpu)
     options.say_hardware(hardware_name, hardware, gpu)
     with Display() as display:
-        display.judging("looking at the machine")
         result = api.score(
             file, problem=problem.name, hardware=hardware.name, gpu=gpu, sandbox=sandbox_name, report=display.judging
         )

@@ -60,10 +60,15 @@ def checks(selected: SelectedModel, sandbox_name: str, report: Callable[[Progres
         return
     route = access.route
     yield Check("route and key", "ok", f"{route.title}: {f'{route.key} is there' if route.key else 'no key is needed'}")
+    try:
+        spec = _spec(selected, access, sandbox_name)  # before the request, which costs money
+    except ArenaError as error:
+        yield Check("agent", "missing", str(error))
+        return
     probe = asyncio.run(_probe(access))
     yield probe
     if probe.state == "ok":
-        yield _agent(_spec(selected, access, sandbox_name), report)
+        yield _agent(spec, report)
 
 
 def request(api: Api, model: str, provider: tuple[str, ...]) -> tuple[str, dict[str, Any]]:

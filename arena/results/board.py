@@ -110,6 +110,6 @@ class Table(Record):
 class Board(Record):
     """leaderboard.json."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     trials: int
     tables: tuple[Table, ...]

@@ -21,7 +21,7 @@ def score(data: object) -> object:
     upgraded = _upgraded(data, {"mode": "input_class"})
     for key in ("shapes", "latency"):
         if key in upgraded:
-            upgraded[key] = [_shape(entry) for entry in upgraded[key]]
+            upgraded[key] = _shapes(upgraded[key])
     if isinstance(timings := upgraded.get("timings"), Mapping):
         upgraded["timings"] = _renamed(timings, {"audit_s": "evidence_s"})
     if upgraded.get("verdict") == "judge_failed":  # version 1 wrote these three as null
@@ -35,10 +35,10 @@ def baselines(data: object) -> object:
     if not _is_version_1(data):
         return data
     upgraded = _upgraded(data, {})
-    upgraded["lines"] = [
-        line | {"shapes": [_shape(entry) for entry in line["shapes"]]} if isinstance(line, dict) and "shapes" in line else line
-        for line in upgraded.get("lines", ())
-    ]
+    if isinstance(lines := upgraded.get("lines"), list):
+        upgraded["lines"] = [
+            line | {"shapes": _shapes(line["shapes"])} if isinstance(line, dict) and "shapes" in line else line for line in lines
+        ]
     return upgraded
 
 
@@ -70,6 +70,11 @@ def _upgraded(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
 
 def _renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {names.get(key, key): value for key, value in data.items()}
+
+
+def _shapes(value: object) -> object:
+    """The shapes of a list; anything else as it is, for the record to refuse with its place."""
+    return [_shape(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _shape(entry: object) -> object:

@@ -96,7 +96,8 @@ def npm(tmp_path_factory, monkeypatch):
 
 
 def test_install_asks_npm_for_the_tried_versions(home, npm):
-    assert install.install(harness())
+    with pytest.raises(UsageError, match="is not installed in"):  # the npm of this test installs nothing
+        install.install(harness())
     words = f"install --prefix {home / 'tool'} --no-fund --no-audit --loglevel=error @some/tool@2.1.5 node@24.1.0\n"
     assert (npm / "asked").read_text() == words
 
@@ -105,6 +106,13 @@ def test_install_leaves_the_tried_versions_alone(home, npm):
     made(home, version="2.1.5")
     assert not install.install(harness())
     assert not (npm / "asked").exists()
+
+
+def test_install_mends_a_cli_that_lost_its_program(home, npm):
+    made(home, version="2.1.5", started=False)
+    with pytest.raises(UsageError, match="has no tool"):  # the npm of this test installs nothing
+        install.install(harness())
+    assert (npm / "asked").exists()
 
 
 def test_install_reports_npms_own_words(home, npm, monkeypatch):

@@ -87,3 +87,16 @@ def test_missing_logins_say_what_to_do(tmp_path, monkeypatch):
         spec(selected(login=LOGIN), login=True)
     with pytest.raises(UsageError, match="has no login"):
         spec(selected(), login=True)
+
+
+def test_logins_are_read_at_each_start_and_never_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".tool").mkdir()
+    token = tmp_path / ".tool" / "login.json"
+    token.write_text("first {key}")
+    made = selected(login=LOGIN)
+    found = launch.resolve_launch(made, Path("/h"), login=True)
+    token.write_text("renewed {key}")
+    home = found.sandbox_spec("stdin", Path("/w"), "Write.", key="arena-1").home
+    assert home[".tool/login.json"] == b"renewed {key}", "a login file is no template"
+    assert "first" not in repr(found)

@@ -101,3 +101,14 @@ def test_routes_are_read(tmp_path):
         "schema_version: 1\nroutes: {b: {title: B, apis: [chat], base_url: 'https://b.test', key: null, pinned: true}}\n"
     )
     assert read_yaml(tmp_path / "r.yaml", Routes).routes["b"].broker
+
+
+@pytest.mark.parametrize("shapes", ["null", "5", "{a: 1}"])
+def test_malformed_lists_of_version_1_are_data_errors(shapes, tmp_path):
+    with pytest.raises(DataError, match=r"r\.yaml:\d+:\d+: .*shapes"):
+        annotation(PASSED.replace(f"[{SHAPE}]", shapes), tmp_path)
+    head = "schema_version: 1\nproblem: p\nproblem_version: 1\nproblem_digest: d\nhardware: cpu\ndevice: null\n"
+    head += "measured_at: '2026-11-01T00:00:00Z'\narena_version: 0.1.0\nversions: {}\n"
+    (tmp_path / "b.yaml").write_text(f"{head}lines: {shapes}\n")
+    with pytest.raises(DataError, match=r"b\.yaml:\d+:\d+: .*lines"):
+        read_yaml(tmp_path / "b.yaml", Baselines)
