@@ -6,30 +6,18 @@ A broken file raises only when it is named, or when all files are read.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from arena import paths
 from arena.errors import DataError, UsageError
 from arena.files.documents import read_all, read_yaml, unknown
-from arena.schema import Hardware, Harness, Model, Problem, Profile
+from arena.schema import Hardware, Harness, Problem, Profile
 
 R = TypeVar("R")
 UNDIGESTED = ("solutions", "baselines")
 """Folders of a problem that change neither the task nor the judging."""
-
-
-class SelectedModel(NamedTuple):
-    """A model and the harness that runs it."""
-
-    harness: Harness
-    model_name: str
-    """The name in cells and annotations, such as `oracle` or `cheat/patch_timer`."""
-    model: Model
-    argument: str
-    """The part after the slash when the model belongs to a family (`cheat/*`), else empty."""
 
 
 def problem(name: str, folder: Path | None = None) -> Problem:
@@ -82,33 +70,15 @@ def hardware_of(device: str) -> Hardware:
     )
 
 
-def model(spec: str, folder: Path | None = None) -> SelectedModel:
-    """The model of that name (`oracle`), of a family (`cheat/patch_timer`), or of one harness (`builtin/oracle`).
-
-    `harness/route/id` is any model, by its provider's name and that route.
-    """
+def readable_harnesses(folder: Path | None = None) -> tuple[dict[str, Harness], list[str]]:
+    """The harnesses that can be read, by name, and the faults of the others: a broken file stops only those who need it."""
     readable, faults = {}, []
     for name in _yaml_files(folder or paths.harnesses()):
         try:
             readable[name] = harness(name, folder)
         except DataError as error:
             faults.append(str(error))
-    found = [chosen for entry in readable.values() if (chosen := _choose(entry, spec))]
-    owner, slash, rest = spec.partition("/")
-    if slash and owner in readable and (chosen := _choose(readable[owner], rest)):
-        found.append(chosen)
-    elif slash and owner in readable and readable[owner].api and (route := rest.partition("/"))[2]:
-        found.append(SelectedModel(readable[owner], rest, Model(route=route[0], id=route[2]), ""))
-    if len(found) > 1:
-        raise UsageError(
-            f"model {spec!r} is in several harnesses: write {' or '.join(f'{c.harness.name}/{c.model_name}' for c in found)}"
-        )
-    if not found:
-        text = unknown("model", spec, {name for entry in readable.values() for name in entry.models})
-        raise UsageError("\n".join([text, *(f"not searched, because it is broken: {fault}" for fault in faults)]))
-    if not re.fullmatch(r"([A-Za-z0-9_][A-Za-z0-9_.-]*)?", found[0].argument):
-        raise UsageError(f"model {spec!r}: {found[0].argument!r} is not a name (letters, digits, `_`, `-` and `.`)")
-    return found[0]
+    return readable, faults
 
 
 def problem_digest(name: str, folder: Path | None = None) -> str:
@@ -133,15 +103,6 @@ def harness_digest(name: str, folder: Path | None = None) -> str:
     home, found = folder or paths.harnesses(), harness(name, folder)
     beside = [home / file for file in (*found.files.values(), found.events) if file]
     return _digest(home, [home / f"{name}.yaml", home / f"{name}.py", *beside])
-
-
-def _choose(entry: Harness, spec: str) -> SelectedModel | None:
-    if spec in entry.models and not spec.endswith("/*"):
-        return SelectedModel(entry, spec, entry.models[spec], "")
-    family, slash, argument = spec.partition("/")
-    if slash and argument not in ("", "*") and f"{family}/*" in entry.models:
-        return SelectedModel(entry, spec, entry.models[f"{family}/*"], argument)
-    return None
 
 
 def _for_profile(folder: Path, profile: Profile) -> dict[str, Path]:

@@ -10,8 +10,7 @@ from arena import catalog, paths
 from arena.agents import replay
 from arena.agents.launch import resolve_launch
 from arena.agents.run_spec import RunSpec, TimeLimits
-from arena.agents.select import login_network, model_access, select_model
-from arena.catalog import SelectedModel
+from arena.agents.select import SelectedModel, login_network, model_access, select_model
 from arena.errors import ArenaError, Faults, UsageError
 from arena.files.documents import unknown
 from arena.gateway.config import PATIENCE_S, Caps

@@ -22,7 +22,7 @@ import torch
 from arena import catalog, paths
 from arena.judge import problem_code
 from arena.judge.device.detect import open_device
-from arena.judge.score_math import ceiling, geometric_mean
+from arena.judge.score_math import ceiling, peak_fraction
 from arena.judge.verify import within_tolerance
 from arena.results import baselines
 from arena.schema import Device, Hardware, Problem
@@ -102,7 +102,7 @@ def row(problem: Problem, hardware: Hardware, device: Device, path: Path) -> str
         took_s, marks = shape_s(shape, problem, code, solution, "cuda" if hardware.profile == "gpu" else "cpu")
         fractions.append(ceiling(problem.flops(shape), problem.bytes(shape), device, code.rate).seconds / took_s)
         cells.append(f"{fractions[-1]:.3f}{marks}")
-    return f"| {path.parent.name}/{path.stem} | {' | '.join(cells)} | {geometric_mean(fractions):.3f} |"
+    return f"| {path.parent.name}/{path.stem} | {' | '.join(cells)} | {peak_fraction(fractions):.3f} |"
 
 
 def files(problem: Problem, hardware: Hardware) -> Iterator[Path]:

@@ -10,7 +10,7 @@ from arena import catalog, paths
 from arena.agents import session
 from arena.agents.launch import resolve_launch
 from arena.agents.run_spec import RunSpec, TimeLimits
-from arena.catalog import SelectedModel
+from arena.agents.select import SelectedModel
 from arena.gateway.network import Network
 from arena.results.run_folder import RunFolder
 from arena.sandboxes import bwrap

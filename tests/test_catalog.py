@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from arena import catalog, paths
+from arena.agents.select import find_model
 from arena.errors import DataError, UsageError
 
 PROBLEM = """\
@@ -63,7 +64,7 @@ def test_shipped_harness_is_valid(name):
     assert harness.name == name
     assert len(catalog.harness_digest(name)) == 64
     for model in harness.models:
-        assert catalog.model(f"{name}/{model.replace('*', 'x')}").harness == harness
+        assert find_model(f"{name}/{model.replace('*', 'x')}").harness == harness
 
 
 def test_unknown_names_list_the_choices(problems, harnesses):
@@ -78,7 +79,7 @@ def test_unknown_names_list_the_choices(problems, harnesses):
     with pytest.raises(UsageError, match=r"unknown hardware 'h20': did you mean 'h200'\?"):
         catalog.hardware("h20")
     with pytest.raises(UsageError, match=r"unknown model 'smal': did you mean 'small'\? \(known: small, .*cheat/\*"):
-        catalog.model("smal", harnesses)
+        find_model("smal", harnesses)
 
 
 def test_broken_problem_stops_only_its_own_users(problems):
@@ -97,40 +98,40 @@ def test_broken_problem_stops_only_its_own_users(problems):
 
 
 def test_models_are_found_by_name_family_and_harness(harnesses):
-    large = catalog.model("large", harnesses)
+    large = find_model("large", harnesses)
     assert (large.harness.name, large.model_name, large.model.effort, large.argument) == ("two", "large", "high", "")
-    cheat = catalog.model("cheat/patch_timer", harnesses)
+    cheat = find_model("cheat/patch_timer", harnesses)
     assert (cheat.harness.name, cheat.model_name, cheat.argument) == ("one", "cheat/patch_timer", "patch_timer")
     assert cheat.model.plays == "cheat_{name}.py"
-    assert catalog.model("vendor/large-2", harnesses).harness.name == "two"
+    assert find_model("vendor/large-2", harnesses).harness.name == "two"
     for spec in ("one/shared", "two/shared", "one/cheat/x", "two/vendor/large-2"):
         owner, _, model_name = spec.partition("/")
-        chosen = catalog.model(spec, harnesses)
+        chosen = find_model(spec, harnesses)
         assert (chosen.harness.name, chosen.model_name) == (owner, model_name)
 
 
 @pytest.mark.parametrize("spec", ["cheat/../../etc", "cheat/a/b", "cheat/.hidden", "cheat/a b"])
 def test_family_takes_names_only(harnesses, spec):
     with pytest.raises(UsageError, match="is not a name"):
-        catalog.model(spec, harnesses)
+        find_model(spec, harnesses)
 
 
 @pytest.mark.parametrize("spec", ["cheat/*", "cheat/", "cheat", "one", "one/", "two/small", "three/small"])
 def test_non_models_are_rejected(harnesses, spec):
     with pytest.raises(UsageError, match="unknown model"):
-        catalog.model(spec, harnesses)
+        find_model(spec, harnesses)
 
 
 def test_model_of_two_harnesses_needs_its_harness(harnesses):
     with pytest.raises(UsageError, match="'shared' is in several harnesses: write one/shared or two/shared"):
-        catalog.model("shared", harnesses)
+        find_model("shared", harnesses)
 
 
 def test_broken_harness_is_named_for_missing_models(harnesses):
     (harnesses / "two.yaml").write_text("title: [")
-    assert catalog.model("small", harnesses).harness.name == "one"
+    assert find_model("small", harnesses).harness.name == "one"
     with pytest.raises(UsageError, match=r"unknown model 'large'(.|\n)*not searched, because it is broken: .*two\.yaml:"):
-        catalog.model("large", harnesses)
+        find_model("large", harnesses)
 
 
 def test_harness_needs_the_files_it_mounts(harnesses):

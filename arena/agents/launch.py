@@ -11,9 +11,8 @@ import jinja2
 
 from arena.agents import install
 from arena.agents.install import InstalledCli
-from arena.agents.select import launch_effort
+from arena.agents.select import SelectedModel, launch_effort
 from arena.agents.trajectory import Read, reader
-from arena.catalog import SelectedModel
 from arena.errors import DataError, Faults, UsageError
 from arena.gateway.config import GATEWAY_URL
 from arena.gateway.routes import route

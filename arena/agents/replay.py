@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from arena.agents.select import SelectedModel
 from arena.agents.snapshots import stored
-from arena.catalog import SelectedModel, solutions
+from arena.catalog import solutions
 from arena.errors import DataError, UsageError
 from arena.files.documents import unknown
 from arena.results.run_folder import list_runs

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from arena import catalog
 from arena.agents.launch import Launch
-from arena.catalog import SelectedModel
+from arena.agents.select import SelectedModel
 from arena.gateway.config import ModelAccess
 from arena.gateway.network import Network
 from arena.sandboxes import Sandbox

@@ -5,15 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 from arena import catalog
-from arena.catalog import SelectedModel
 from arena.errors import Faults, UsageError
+from arena.files.documents import unknown
 from arena.gateway.config import PATIENCE_S, Caps, ModelAccess
 from arena.gateway.egress.rules import rule
 from arena.gateway.network import Network
 from arena.gateway.routes import key, route
-from arena.schema import Harness
+from arena.schema import Harness, Model
+
+
+class SelectedModel(NamedTuple):
+    """A model and the harness that runs it."""
+
+    harness: Harness
+    model_name: str
+    """The name in cells and annotations, such as `oracle` or `cheat/patch_timer`."""
+    model: Model
+    argument: str
+    """The part after the slash when the model belongs to a family (`cheat/*`), else empty."""
 
 
 def select_model(name: str, *, effort: str | None = None, providers: Sequence[str] = (), unpinned: bool = False) -> SelectedModel:
@@ -28,7 +41,7 @@ def select_model(name: str, *, effort: str | None = None, providers: Sequence[st
     Raises:
         UsageError: the name does not exist, or an option means nothing for this model. All faults at once.
     """
-    selected = catalog.model(name)
+    selected = find_model(name)
     faults = Faults()
     with_effort = faults.collect(lambda: _with_effort(selected, effort))
     with_providers = faults.collect(lambda: _with_providers(selected, providers, unpinned=unpinned))
@@ -36,6 +49,30 @@ def select_model(name: str, *, effort: str | None = None, providers: Sequence[st
     assert with_effort is not None and with_providers is not None
     chosen = {"effort": with_effort.model.effort, "provider": with_providers.model.provider}
     return selected._replace(model=selected.model.model_copy(update=chosen))
+
+
+def find_model(spec: str, folder: Path | None = None) -> SelectedModel:
+    """The model of that name (`oracle`), of a family (`cheat/patch_timer`), or of one harness (`builtin/oracle`).
+
+    `harness/route/id` is any model, by its provider's name and that route.
+    """
+    readable, faults = catalog.readable_harnesses(folder)
+    found = [chosen for entry in readable.values() if (chosen := _choose(entry, spec))]
+    owner, slash, rest = spec.partition("/")
+    if slash and owner in readable and (chosen := _choose(readable[owner], rest)):
+        found.append(chosen)
+    elif slash and owner in readable and readable[owner].api and (named := rest.partition("/"))[2]:
+        found.append(SelectedModel(readable[owner], rest, Model(route=named[0], id=named[2]), ""))
+    if len(found) > 1:
+        raise UsageError(
+            f"model {spec!r} is in several harnesses: write {' or '.join(f'{c.harness.name}/{c.model_name}' for c in found)}"
+        )
+    if not found:
+        text = unknown("model", spec, {name for entry in readable.values() for name in entry.models})
+        raise UsageError("\n".join([text, *(f"not searched, because it is broken: {fault}" for fault in faults)]))
+    if not re.fullmatch(r"([A-Za-z0-9_][A-Za-z0-9_.-]*)?", found[0].argument):
+        raise UsageError(f"model {spec!r}: {found[0].argument!r} is not a name (letters, digits, `_`, `-` and `.`)")
+    return found[0]
 
 
 def model_access(selected: SelectedModel, caps: Caps = Caps(), patience_s: float = PATIENCE_S) -> ModelAccess | None:  # noqa: B008
@@ -125,3 +162,12 @@ def _with_providers(selected: SelectedModel, providers: Sequence[str], *, unpinn
             "choose another harness, the vendor's own route, or --unpinned"
         )
     return selected._replace(model=model.model_copy(update={"provider": allowed}))
+
+
+def _choose(entry: Harness, spec: str) -> SelectedModel | None:
+    if spec in entry.models and not spec.endswith("/*"):
+        return SelectedModel(entry, spec, entry.models[spec], "")
+    family, slash, argument = spec.partition("/")
+    if slash and argument not in ("", "*") and f"{family}/*" in entry.models:
+        return SelectedModel(entry, spec, entry.models[f"{family}/*"], argument)
+    return None

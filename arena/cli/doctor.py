@@ -11,7 +11,7 @@ import rich_click as click
 
 from arena import catalog
 from arena.agents.install import installed
-from arena.agents.select import select_model
+from arena.agents.select import SelectedModel, select_model
 from arena.cli import options
 from arena.cli.console import Display, data, safe, tell
 from arena.doctor import Check
@@ -83,7 +83,7 @@ def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
         yield from _canaries(sandbox_name, gpus(found), gpu)
 
 
-def _model(selected: catalog.SelectedModel, sandbox_name: str) -> Iterator[Check]:
+def _model(selected: SelectedModel, sandbox_name: str) -> Iterator[Check]:
     from arena.doctor import model  # its HTTP library takes half a second to import
 
     with Display() as display:

@@ -14,9 +14,8 @@ from arena import catalog, paths
 from arena.agents import install, session
 from arena.agents.launch import resolve_launch
 from arena.agents.run_spec import RunSpec, TimeLimits
-from arena.agents.select import model_access
+from arena.agents.select import SelectedModel, model_access
 from arena.agents.supervisor import Progress
-from arena.catalog import SelectedModel
 from arena.doctor import Check
 from arena.errors import ArenaError
 from arena.gateway.config import Caps, ModelAccess

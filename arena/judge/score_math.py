@@ -45,7 +45,7 @@ def half_width(samples: Sequence[float]) -> float:
     return (high - low) / 2 / median(samples)
 
 
-def geometric_mean(values: Iterable[float]) -> float:
-    """The problem's score from the fractions of its shapes."""
-    logs = [math.log(value) for value in values]
+def peak_fraction(fractions: Iterable[float]) -> float:
+    """A problem's score: the geometric mean of its shapes' fractions of their ceilings."""
+    logs = [math.log(fraction) for fraction in fractions]
     return math.exp(math.fsum(logs) / len(logs))

@@ -20,7 +20,7 @@ from arena.judge.device.detect import open_device
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import Sampling
-from arena.judge.score_math import ceiling, geometric_mean, interval, median_of_medians
+from arena.judge.score_math import ceiling, interval, median_of_medians, peak_fraction
 from arena.judge.verify import worse
 from arena.judge.window import Seeds
 from arena.sandboxes import Sandbox
@@ -101,7 +101,7 @@ def score(
     return Passed(
         **common,
         message=warning,
-        peak_fraction=geometric_mean(shape.peak_fraction for shape in shapes),
+        peak_fraction=peak_fraction(shape.peak_fraction for shape in shapes),
         device=device.record,
         shapes=shapes,
         latency=tuple(timed[scored:]),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arena.agents import launch
-from arena.catalog import SelectedModel
+from arena.agents.select import SelectedModel
 from arena.errors import DataError, UsageError
 from arena.schema import Harness, Model
 

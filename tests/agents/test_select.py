@@ -3,7 +3,7 @@
 import pytest
 
 from arena.agents import select
-from arena.catalog import SelectedModel
+from arena.agents.select import SelectedModel
 from arena.errors import UsageError
 from arena.gateway.config import Caps
 from arena.gateway.network import Network, network

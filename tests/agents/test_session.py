@@ -17,9 +17,9 @@ from sessions import DONE, agent, play, python
 
 from arena import catalog, paths
 from arena.agents import replay
+from arena.agents.select import SelectedModel, find_model
 from arena.agents.snapshots import stored
 from arena.agents.supervisor import Progress
-from arena.catalog import SelectedModel
 from arena.errors import DataError, UsageError
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
@@ -353,7 +353,7 @@ def test_arena_that_is_ended_leaves_an_interrupted_run(number: signal.Signals, t
 
 
 def built_in(spec: str) -> SelectedModel:
-    return catalog.model(f"builtin/{spec}")
+    return find_model(f"builtin/{spec}")
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from arena.files.text import render
 from arena.judge import evaluation, problem_code, worker_client
 from arena.judge.device.detect import open_device
 from arena.judge.sampling import CPU
-from arena.judge.score_math import geometric_mean
+from arena.judge.score_math import peak_fraction
 from arena.judge.timing import ScoringContext, Stopwatch
 from arena.judge.window import Seeds
 from arena.results import annotations, leaderboard, run_folder
@@ -94,7 +94,7 @@ def test_latency_is_reported_and_not_scored(tmp_path: Path) -> None:
     assert isinstance(result, Passed), result.message
     [shape], [small] = result.shapes, result.latency
     assert (shape.shape, small.shape) == ({"R": 8, "N": 4096}, SMALL)
-    assert result.peak_fraction == geometric_mean([shape.peak_fraction])
+    assert result.peak_fraction == peak_fraction([shape.peak_fraction])
     assert not hasattr(small, "peak_fraction")
     assert 0 < small.ceiling_s < small.measured_s < 1e-3
     assert (shape.calls_per_window, small.calls_per_window) == (20, 50)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.judge.score_math import ceiling, geometric_mean, half_width, interval, median_of_medians
+from arena.judge.score_math import ceiling, half_width, interval, median_of_medians, peak_fraction
 from arena.schema import Device
 
 DEVICE = Device(name="d", bandwidth_gb_s=4800, tflops={"bf16": 989.5}, ceilings="datasheet")
@@ -27,7 +27,7 @@ def test_ceiling_of_a_compute_bound_call():
 
 
 def test_mean_of_fractions_is_geometric():
-    assert geometric_mean([0.25, 1.0]) == pytest.approx(0.5)
+    assert peak_fraction([0.25, 1.0]) == pytest.approx(0.5)
 
 
 def test_one_slow_process_does_not_move_the_time():
@@ -62,4 +62,4 @@ def test_half_width_is_relative():
 
 def test_geometric_mean_is_below_the_arithmetic():
     values = [0.1, 0.4, 0.9]
-    assert geometric_mean(values) < math.fsum(values) / 3
+    assert peak_fraction(values) < math.fsum(values) / 3
