@@ -182,7 +182,7 @@ def test_effort_replaces_the_models_own(arena: Arena) -> None:
 def test_efforts_that_cannot_be_asked_for(arena: Arena) -> None:
     model = arena.harness("thinker", *EFFORT)
     assert arena.refused(*RUN, "--effort", "high") == (
-        "harness builtin takes no effort (nothing of it has {effort}): leave --effort out"
+        "harness builtin takes no effort (none of its texts has {effort}): leave --effort out"
     )
     assert arena.refused(*RUN, "--model", model) == (
         "harness thinker is started with an effort, and model thinker-model names none: give --effort"
