@@ -185,7 +185,7 @@ def test_efforts_that_cannot_be_asked_for(arena: Arena) -> None:
         "harness builtin takes no effort (none of its texts has {effort}): leave --effort out"
     )
     assert arena.refused(*RUN, "--model", model) == (
-        "harness thinker is started with an effort, and model thinker-model names none: give --effort"
+        "harness thinker needs an effort, and model thinker-model names none: give --effort"
     )
     assert "give a word" in arena.refused(*RUN, "--model", model, "--effort", "--yolo")
     assert not arena.runs
