@@ -545,15 +545,31 @@ def test_a_process_that_runs_while_frozen_is_seen(backend, cheat):
         assert running.cpu_ns() > stopped
 
 
+REFUSED_FREEZES = 5
+"""Of 2 s each: then this machine is too slow for the test below."""
+
+
 @pytest.mark.slow
 def test_a_process_that_runs_during_the_checks_is_seen(bwrap_backend):
     """A millisecond now and then between the reads of the clocks and of 300 threads: 8 to 52 of these
-    400 were missed before the reads changed places."""
-    answers = []
+    400 were missed before the reads changed places.
+
+    A processor that cannot read 300 threads within the 10 ms of the timer never finds them all stopped: then the freeze
+    itself is refused, which misses nothing either.
+    """
+    answers, refused = [], 0
     with bwrap_backend.ready("python", "-c", AMID_A_CROWD, cpus=frozenset({max(os.sched_getaffinity(0))})) as running:
         time.sleep(0.5)
         for _ in range(400):
-            stopped, frozen = running.freeze(), time.monotonic()
+            try:
+                stopped, frozen = running.freeze(), time.monotonic()
+            except SandboxError as error:
+                assert "could not be stopped" in str(error)
+                refused += 1
+                if refused == REFUSED_FREEZES:
+                    break
+                running.resume()
+                continue
             time.sleep(random.uniform(0, 0.02))
             ran = running.cpu_ns() - stopped
             answers.append((frozen, time.monotonic(), ran))
@@ -562,8 +578,12 @@ def test_a_process_that_runs_during_the_checks_is_seen(bwrap_backend):
         running.kill()
         runs = [tuple(map(float, line.split())) for line in running.stdout.read().splitlines() if line.count(b" ") == 1]
     missed = [ran for frozen, answered, ran in answers if not ran and any(frozen < a and b < answered for a, b in runs)]
-    assert sum(bool(ran) for *_, ran in answers) > 40, "it hardly ever ran"
     assert len(missed) <= 3
+    seen = sum(bool(ran) for *_, ran in answers)
+    if refused:
+        counts = f"{refused} freezes were refused, {seen} of {len(answers)} saw the process run, {len(missed)} missed it"
+        pytest.skip(f"too slow a processor: {counts}")
+    assert seen > 40, "it hardly ever ran"
 
 
 def test_an_honest_process_with_timers_is_not_accused(backend):
