@@ -580,7 +580,7 @@ def test_a_process_that_runs_during_the_checks_is_seen(bwrap_backend):
     missed = [ran for frozen, answered, ran in answers if not ran and any(frozen < a and b < answered for a, b in runs)]
     assert len(missed) <= 3
     seen = sum(bool(ran) for *_, ran in answers)
-    if refused:
+    if refused and seen <= 40:
         counts = f"{refused} freezes were refused, {seen} of {len(answers)} saw the process run, {len(missed)} missed it"
         pytest.skip(f"too slow a processor: {counts}")
     assert seen > 40, "it hardly ever ran"
