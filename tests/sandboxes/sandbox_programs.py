@@ -90,6 +90,24 @@ STUBBORN = (
 )
 """A shell and a daemon that ignore signals; formatted with a token."""
 
+SLOW_DEATH = """
+import mmap, os, sys, time
+held = os.memfd_create("x")
+os.ftruncate(held, 256 << 20)
+ready, started = os.pipe()
+for _ in range(4):
+    if os.fork() == 0:
+        maps = [mmap.mmap(held, 256 << 20, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE) for _ in range(8)]
+        os.write(started, b"x")
+        time.sleep(60)
+        os._exit(0)
+for _ in range(4):
+    os.read(ready, 1)
+print("ready", flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+"""Processes with many page tables, which the kernel frees when they die: that takes a second. Ends after that many seconds."""
+
 HOLD = (
     "import sys, time\n"
     "from arena.system import process\n"

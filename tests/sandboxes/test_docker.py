@@ -59,6 +59,11 @@ def test_every_bwrap_argument_is_translated():
     assert (made.identity["--hostname"], made.own_network) == ("arena", True)
 
 
+def test_replaced_files_are_bound_with_their_content():
+    made = planned(SandboxSpec("worker", ("true",), replaced={Path("/usr/lib/libx.so"): b"stub"}), mounts=(Path("/usr/lib"),))
+    assert {Bind(Path("/usr/lib"), "/usr/lib"), Bind(b"stub", "/usr/lib/libx.so", 0o444)} <= set(made.binds)
+
+
 def test_an_option_without_a_translation_is_an_error():
     with pytest.raises(SandboxError, match="no translation of bwrap's '--overlay'"):
         container_plan(("--uid", "1000", "--hostname", "arena", "--overlay", "/x"), 1, 1)

@@ -7,7 +7,7 @@ import pytest
 from arena.errors import SandboxError
 from arena.sandboxes import Limits, SandboxSpec
 from arena.sandboxes.host import Host, survey
-from arena.sandboxes.profile import bwrap_arguments, environment
+from arena.sandboxes.profile import bwrap_arguments, environment, shown_paths
 from arena.sandboxes.python_env import PythonEnvironment, closure, current_python, entries, required
 
 PYTHON = PythonEnvironment(
@@ -176,6 +176,37 @@ def test_a_secret_below_another_cover_is_not_mounted_twice():
         "/usr/lib/python3/dist-packages",
         "/usr/lib/python3/dist-packages",
     ]
+
+
+def test_replaced_files_have_their_content_wherever_shown():
+    library, own, covered = Path("/h/py/lib/libx.so"), Path("/site/x.so"), Path("/h/py/lib/site-packages/nvidia/libx.so")
+    python = PythonEnvironment(
+        version="3.12",
+        interpreter="/opt/python/bin/python3.12",
+        prefix=Path("/h/py"),
+        packages=(Path("/h/py/lib/site-packages/nvidia"), own),
+        hidden=(Path("/h/py/lib/site-packages"),),
+    )
+    given = spec(replaced={library: b"1", own: b"2", covered: b"3", Path("/elsewhere/libx.so"): b"4"})
+    arguments = arguments_of(given, python)
+    site = "/opt/venv/lib/python3.12/site-packages"
+    at(arguments, "--perms", "0444", "--ro-bind-data", b"1", "/opt/python/lib/libx.so", "--perms", "0555", "--tmpfs")
+    at(arguments, "--perms", "0444", "--ro-bind-data", b"3", f"{site}/nvidia/libx.so")
+    at(arguments, "--perms", "0444", "--ro-bind-data", b"2", f"{site}/x.so")
+    assert arguments.count(b"3") == 1 and b"4" not in arguments and own not in arguments
+
+
+def test_secret_wins_over_a_replaced_file():
+    path = Path("/h/py/key")
+    arguments = arguments_of(spec(replaced={path: b"1"}), host=Host(secret_files=(path,)))
+    at(arguments, "--perms", "0000", "--ro-bind-data", b"", "/opt/python/key")
+    assert b"1" not in arguments
+
+
+def test_shown_paths_are_those_that_are_bound():
+    host = Host(system=(("/bin", "usr/bin"), ("/lib64", None)), etc=(Path("/etc/ld.so.cache"),), devices=(Path("/dev/nvidia0"),))
+    arguments = arguments_of(spec(workspace=Path("/w"), gpu=0, binds={"/opt/x": Path("/x")}), host=host)
+    assert shown_paths(arguments) == tuple(map(Path, ("/usr", "/lib64", "/etc/ld.so.cache", "/h/py", "/w", "/x")))
 
 
 def test_a_workspace_may_lie_in_a_secret_and_hold_a_covered_one():
