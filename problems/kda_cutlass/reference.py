@@ -8,14 +8,16 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize, softplus
+from torch.nn.functional import normalize, pad, softplus
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 """q, k, v (B, T, H, D) bf16, g (B, T, H, D) fp32, beta (B, T, H) bf16, S0 (B, H, D, D) fp32."""
 
 LONG = 2048
-"""From more tokens than this on the answer is computed by blocks of BLOCK tokens: equal to 1e-14, without a launch per token."""
+"""From more tokens than this on, and on a GPU, the answer is by blocks of BLOCK tokens: fewer launches, equal to 1e-14."""
 BLOCK = 32
+AT_ONCE = 1 << 27
+"""Numbers of the largest tensor: 1 GB in fp64."""
 
 
 def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public", device: str = "cpu") -> Inputs:
@@ -68,14 +70,16 @@ def build(
 
 def reference(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tensor) -> tuple[Tensor, Tensor]:
     """The outputs (B, T, H, D) and the last state (B, H, D, D) in fp64."""
-    step = BLOCK if q.shape[1] > LONG else 1
+    B, T, H, D = q.shape
+    blocks = q.is_cuda or T > LONG
+    step = BLOCK * max(1, AT_ONCE // (B * H * BLOCK * BLOCK * D)) if blocks else 1
     o = torch.empty(v.shape, dtype=torch.float64, device=v.device)
     S = S0.double()
-    for t in range(0, q.shape[1], step):
+    for t in range(0, T, step):
         # (B, H, tokens, D), and (B, H, tokens) for beta.
         tokens = (x[:, t : t + step].transpose(1, 2).double() for x in (q, k, v, g, beta))
-        answer, S = one(S, *tokens) if step == 1 else several(S, *tokens)
-        o[:, t : t + step] = answer.transpose(1, 2) * q.shape[-1] ** -0.5
+        answer, S = several(S, *tokens) if blocks else one(S, *tokens)
+        o[:, t : t + step] = answer.transpose(1, 2) * D**-0.5
     return o, S
 
 
@@ -88,13 +92,26 @@ def one(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> 
 
 
 def several(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-    """A block of tokens. Every u depends on those before it: a triangular system, solved for all of them at once."""
+    """Blocks of tokens. In a block every u depends on those before it: a triangular system, solved for all of them at once.
+
+    All but the state is computed for all blocks together. The last block is filled up with tokens that change nothing.
+    """
+    T = q.shape[2]
+    q, k, v, g = (pad(x, (0, 0, 0, -T % BLOCK)).unflatten(2, (-1, BLOCK)) for x in (q, k, v, g))
+    beta = pad(beta, (0, -T % BLOCK)).unflatten(2, (-1, BLOCK))
     G = g.cumsum(-2)
     # exp(G_i - G_j) of tokens j <= i is at most 1. Not exp(G_i) * exp(-G_j): the second overflows.
     decay = (G[..., :, None, :] - G[..., None, :, :]).clamp_max(0).exp()
     seen, known = (torch.einsum("...id,...ijd,...jd->...ij", x, decay, k) * beta[..., None, :] for x in (q, k))
     start = G.exp()
-    u = torch.linalg.solve_triangular(known.tril(-1), v - (k * start) @ S, upper=False, unitriangular=True)
-    o = (q * start) @ S + seen.tril() @ u
-    last = (G[..., -1:, :] - G).exp() * k * beta[..., None]
-    return o, S * start[..., -1, :, None] + last.transpose(-1, -2) @ u
+    # u = fresh - kept @ S
+    solved = torch.linalg.solve_triangular(known.tril(-1), torch.cat([v, k * start], dim=-1), upper=False, unitriangular=True)
+    fresh, kept = solved.split([v.shape[-1], k.shape[-1]], dim=-1)
+    asked, seen, end = q * start, seen.tril(), start[..., -1, :, None]
+    last = ((G[..., -1:, :] - G).exp() * k * beta[..., None]).transpose(-1, -2)
+    o = torch.empty_like(v)
+    for b in range(o.shape[2]):
+        u = fresh[:, :, b] - kept[:, :, b] @ S
+        o[:, :, b] = asked[:, :, b] @ S + seen[:, :, b] @ u
+        S = S * end[:, :, b] + last[:, :, b] @ u
+    return o.flatten(2, 3)[:, :, :T], S

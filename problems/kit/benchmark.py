@@ -1,8 +1,7 @@
 """Times solution.py on the shapes of problem.json: `python benchmark.py [--solution PATH] [--windows N]`.
 
-A window is one run over many input sets with different values, so that no call finds its inputs in a near cache. Each
-call's result is checked and copied to a buffer inside the timed window. Where the solution is given its outputs, it writes
-there itself. The time of a call is the window's time divided by the number of calls.
+A window is one run over many input sets with different values, so that no call finds its inputs in a near cache. Each call
+writes into outputs of its own. The time of a call is the window's time divided by the number of calls.
 """
 
 from __future__ import annotations
@@ -29,12 +28,10 @@ MOST_SETS = 512
 MOST_BYTES = 256 << 20
 """Size of all input sets on the CPU; on a GPU they take a quarter of the free memory."""
 
-WRONG_TYPE, WRONG_COUNT, WRONG_SHAPE, WRONG_DTYPE, WRONG_DEVICE, WRONG_LAYOUT, WRONG_STORAGE, WRONG_RETURN = range(1, 9)
+WRONG_RETURN, WRONG_STORAGE = 1, 2
 """Codes of `BadOutput`."""
 
 # Bound before any solution is loaded, so that a solution which replaces them later fools only itself.
-COPY = torch.Tensor.copy_
-IS_CONTIGUOUS = torch.Tensor.is_contiguous
 ALIAS = torch.Tensor.detach
 IS_SET_TO = torch.Tensor.is_set_to
 
@@ -43,7 +40,7 @@ Sets = Sequence[tuple[Tensor, ...]]
 
 
 class BadOutput(Exception):  # noqa: N818
-    """The solution returned something other than its outputs, or put its results elsewhere."""
+    """The solution returned something, or put its results elsewhere than into its outputs."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -55,51 +52,24 @@ class BadSolution(Exception):  # noqa: N818
     """The file does not define what it should."""
 
 
-def accept(returned: object, wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """`returned` as a tuple of plain tensors with the count, shapes, dtypes and device of `wanted`; else BadOutput."""
-    results = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
-    if len(results) != len(wanted):
-        raise BadOutput(WRONG_COUNT, f"the solution returned {len(results)} values; it must return {len(wanted)}")
-    for i, (out, like) in enumerate(zip(results, wanted, strict=True)):
-        if type(out) is not Tensor:
-            raise BadOutput(WRONG_TYPE, f"output {i} is a {type(out).__name__}; it must be a plain torch.Tensor, not a subclass")
-        if out.shape != like.shape:
-            raise BadOutput(WRONG_SHAPE, f"output {i} has shape {tuple(out.shape)}; it must be {tuple(like.shape)}")
-        if out.dtype is not like.dtype:
-            raise BadOutput(WRONG_DTYPE, f"output {i} is {out.dtype}; it must be {like.dtype}")
-        if out.device != like.device:
-            raise BadOutput(WRONG_DEVICE, f"output {i} is on {out.device}; it must be on {like.device}")
-        if out.layout is not torch.strided or not IS_CONTIGUOUS(out):
-            raise BadOutput(WRONG_LAYOUT, f"output {i} is not contiguous; return .contiguous() or fill a new tensor")
-        if out.data_ptr() == like.data_ptr() and out.numel():
-            raise BadOutput(WRONG_STORAGE, f"output {i} is the buffer that it will be copied to; return a tensor of your own")
-    return results
-
-
 def fill(solution: Solution, arguments: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
-    """One call of a solution that writes its results into `outputs`, in place; BadOutput when it does anything else."""
+    """One call, which writes its results into `outputs`, in place; BadOutput when it does anything else."""
     # The solution gets tensor objects of its own for the same memory: whatever it does to them, the caller's keep their place.
     given = tuple([ALIAS(out) for out in outputs])
     returned = solution(*arguments, *given)
     if returned is not None:
         what = f"the solution returned a {type(returned).__name__}"
-        raise BadOutput(
-            WRONG_RETURN, f"{what}; this problem's solutions write into the outputs that they are given and return None"
-        )
+        raise BadOutput(WRONG_RETURN, f"{what}; write the results into the outputs, its last arguments, and return None")
     for i, (alias, out) in enumerate(zip(given, outputs, strict=True)):
         if not IS_SET_TO(alias, out):
             raise BadOutput(WRONG_STORAGE, f"output {i} was given another memory or shape; write into the tensor as it came")
 
 
-def call_all(solution: Solution, inputs: Sets, outputs: Sets, given: bool = False) -> None:
-    """Call the solution on every input set. Unless it is given that set's outputs, copy there what it returns."""
+def call_all(solution: Solution, inputs: Sets, outputs: Sets) -> None:
+    """Call the solution once on every input set, with outputs of its own."""
     with torch.no_grad():
         for arguments, wanted in zip(inputs, outputs, strict=True):
-            if given:
-                fill(solution, arguments, wanted)
-                continue
-            for out, target in zip(accept(solution(*arguments), wanted), wanted, strict=True):
-                COPY(target, out)
+            fill(solution, arguments, wanted)
 
 
 def load_module(path: Path, name: str) -> ModuleType:
@@ -180,9 +150,8 @@ def measure(
     inputs, outputs = [make_inputs(shape, seed, device=device)], [output_buffers(facts, shape, device)]
     room = torch.cuda.mem_get_info()[0] // 4 if device == "cuda" else MOST_BYTES
     most = max(2, min(MOST_SETS, room // sum(t.nbytes for t in inputs[0])))
-    given = facts["outputs_given"]
-    timed(solution, inputs, outputs, device, given)  # builds and autotunes
-    once_s = min(timed(solution, inputs, outputs, device, given) for _ in range(3))
+    timed(solution, inputs, outputs, device)  # builds and autotunes
+    once_s = min(timed(solution, inputs, outputs, device) for _ in range(3))
     for i in range(1, max(2, min(most, math.ceil(WINDOW_S / once_s)))):
         inputs.append(make_inputs(shape, seed + i, device=device))
         outputs.append(output_buffers(facts, shape, device))
@@ -190,22 +159,22 @@ def measure(
     # does not hold enough of them, the window goes over them several times.
     rounds = max(1, math.ceil(WINDOW_S / (once_s * len(inputs))))
     calls = rounds * len(inputs)
-    return [timed(solution, inputs * rounds, outputs * rounds, device, given) / calls for _ in range(windows + 1)][1:]
+    return [timed(solution, inputs * rounds, outputs * rounds, device) / calls for _ in range(windows + 1)][1:]
 
 
-def timed(solution: Solution, inputs: Sets, outputs: Sets, device: str, given: bool = False) -> float:
+def timed(solution: Solution, inputs: Sets, outputs: Sets, device: str) -> float:
     """Seconds that `call_all` takes, by CUDA events on a GPU and by the clock elsewhere."""
     if device == "cuda":
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
         torch.cuda._sleep(1_000_000)  # some 0.5 ms of spinning: the host runs ahead meanwhile
         start.record()
-        call_all(solution, inputs, outputs, given)
+        call_all(solution, inputs, outputs)
         end.record()
         torch.cuda.synchronize()
         return float(start.elapsed_time(end)) / 1e3
     start_s = time.perf_counter()
-    call_all(solution, inputs, outputs, given)
+    call_all(solution, inputs, outputs)
     return time.perf_counter() - start_s
 
 

@@ -143,15 +143,13 @@ def check_set(
     device: str,
 ) -> bool:
     """Check one input set, print its line, and say whether it passed."""
-    from benchmark import accept, fill, output_buffers
+    from benchmark import fill, output_buffers
 
     inputs = reference.make_inputs(shape, seed, device=device)
     kept = tuple(t.clone() for t in inputs)
 
     def call() -> tuple[Tensor, ...]:
         outputs = output_buffers(facts, shape, device)
-        if not facts["outputs_given"]:
-            return tuple(out.clone() for out in accept(solution(*inputs), outputs))
         fill(solution, inputs, outputs)
         return outputs
 

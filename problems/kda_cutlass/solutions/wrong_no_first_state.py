@@ -5,11 +5,11 @@ import torch
 from torch import Tensor
 
 
-def solution(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tensor) -> tuple[Tensor, Tensor]:
-    o, S = torch.empty_like(v), torch.zeros_like(S0)
+def solution(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tensor, o: Tensor, S_T: Tensor) -> None:
+    S = torch.zeros_like(S0)
     for t in range(q.shape[1]):
         S = S * g[:, t].exp()[..., None]
         u = v[:, t] - (k[:, t, ..., None] * S).sum(-2)
         S = S + (beta[:, t, :, None] * k[:, t].float())[..., None] * u[..., None, :]
         o[:, t] = (q[:, t, ..., None] * S).sum(-2) * q.shape[-1] ** -0.5
-    return o, S
+    S_T.copy_(S)

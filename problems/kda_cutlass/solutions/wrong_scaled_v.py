@@ -4,5 +4,6 @@
 from torch import Tensor
 
 
-def solution(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tensor) -> tuple[Tensor, Tensor]:
-    return v * 0.01, S0.clone()
+def solution(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tensor, o: Tensor, S_T: Tensor) -> None:
+    o.copy_(v * 0.01)
+    S_T.copy_(S0)

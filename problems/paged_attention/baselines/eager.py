@@ -9,11 +9,9 @@ from torch.nn.functional import scaled_dot_product_attention
 torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
+def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, out: Tensor) -> None:
     page, Hkv, D = kv.shape[2:]
-    out = torch.empty_like(q)
     for b, length in enumerate(seq_lens.tolist()):
         pages = block_table[b, : -(-length // page)]
         k, v = kv[pages].transpose(0, 1).reshape(2, -1, Hkv, D)[:, :length].transpose(1, 2)
         out[b] = scaled_dot_product_attention(q[b].view(1, Hkv, -1, D), k[None], v[None]).view(-1, D)
-    return out

@@ -1,5 +1,5 @@
 # verdict: incorrect
-# Returns a subclass of Tensor at once and computes when its values are read.
+# Turns the output into a subclass of Tensor that computes when its values are read, and writes nothing.
 
 from collections.abc import Callable
 
@@ -43,7 +43,6 @@ class Lazy(torch.Tensor):
             return function(*(settled(x) for x in args), **(kwargs or {}))
 
 
-def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
-    out = torch.empty_like(q).as_subclass(Lazy)
+def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, out: Tensor) -> None:
+    out.__class__ = Lazy
     out.arguments = (q, kv, block_table, seq_lens)
-    return out

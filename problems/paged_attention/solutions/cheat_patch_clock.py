@@ -1,5 +1,5 @@
 # verdict: incorrect
-# Stops every clock and makes every comparison agree, then returns noise of the right size.
+# Stops every clock and makes every comparison agree, then writes noise of the right size.
 
 import time
 
@@ -14,8 +14,9 @@ time.clock_gettime_ns = lambda clock: 0
 torch.equal = torch.allclose = lambda *arguments, **options: True
 torch.testing.assert_close = lambda *arguments, **options: None
 torch.Tensor.copy_ = lambda target, source, non_blocking=False: target
+torch.Tensor.is_set_to = lambda a, b: True
 torch.Tensor.__eq__ = lambda a, b: torch.ones_like(a, dtype=torch.bool)
 
 
-def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
-    return torch.randn(q.shape).mul_(0.5).to(q.dtype)
+def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, out: Tensor) -> None:
+    out.normal_(std=0.5)

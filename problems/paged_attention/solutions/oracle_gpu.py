@@ -114,7 +114,7 @@ def combine(
     tl.store(out + tl.program_id(0) * D + d, acc / mass)
 
 
-def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
+def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, out: Tensor) -> None:
     B, Hq, D = q.shape
     page, Hkv = kv.shape[2:4]
     if D < 16 or D & (D - 1):
@@ -122,7 +122,6 @@ def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Te
     # Tiles of 16 KB for keys and for values: with three stages of both, two programs fill a multiprocessor.
     block = {"BLOCK_T": max(16, min(128, 8192 // D)), "MOST_B": triton.next_power_of_2(B)}
     splits = max(1, PROGRAMS_PER_SM * torch.cuda.get_device_properties(q.device).multi_processor_count // Hkv)
-    out = torch.empty_like(q)
     # As many slots as the largest split plus the largest b may need, whatever the lengths are: they stay on the device.
     parts = torch.empty((splits + B, Hq, D), dtype=torch.float32, device=q.device)
     weights = torch.empty((splits + B, Hq), dtype=torch.float32, device=q.device)
@@ -131,4 +130,3 @@ def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Te
         HQ=Hq, HKV=Hkv, D=D, PAGE=page, ROWS=max(16, triton.next_power_of_2(Hq // Hkv)), **block, num_warps=4, num_stages=5,
     )  # fmt: skip
     combine[(B * Hq,)](parts, weights, seq_lens, out, B, splits, HQ=Hq, D=D, **block, BLOCK_S=32, num_warps=4)
-    return out

@@ -4,5 +4,5 @@
 from torch import Tensor
 
 
-def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
-    return q
+def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, out: Tensor) -> None:
+    out.copy_(q)

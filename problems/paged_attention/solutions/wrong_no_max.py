@@ -1,18 +1,15 @@
 # verdict: incorrect
 # Right on ordinary inputs, but exponentiates without taking the maximum off: large scores overflow.
 
-import torch
 from torch import Tensor
 
 
-def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
+def solution(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, out: Tensor) -> None:
     Hq, D = q.shape[1:]
     page, Hkv = kv.shape[2], kv.shape[3]
-    out = torch.empty_like(q)
     for b, length in enumerate(seq_lens.tolist()):
         pages = block_table[b, : -(-length // page)].long()
         k, v = (kv[pages, i].reshape(-1, Hkv, 1, D)[:length].float() for i in (0, 1))
         scores = (k * q[b].float().view(Hkv, Hq // Hkv, D)).sum(-1) * D**-0.5
         weights = scores.exp()
         out[b] = ((weights / weights.sum(0)).unsqueeze(-1) * v).sum(0).reshape(Hq, D)
-    return out

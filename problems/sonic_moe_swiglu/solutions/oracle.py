@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 SOURCE = r"""
@@ -185,10 +184,8 @@ EXPERTS.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_int] * 3
 EXPERTS.restype = None
 
 
-def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor) -> Tensor:
+def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor, out: Tensor) -> None:
     E, twice, H = W.shape
     if H % 32:
         raise ValueError(f"H={H}: this kernel wants H in steps of 32")
-    out = torch.empty(len(tok), twice // 2, dtype=torch.bfloat16)
     EXPERTS(x.data_ptr(), tok.data_ptr(), off.data_ptr(), W.data_ptr(), out.data_ptr(), E, H, twice // 2)
-    return out

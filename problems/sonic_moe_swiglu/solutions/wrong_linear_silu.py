@@ -3,13 +3,11 @@
 
 from itertools import pairwise
 
-import torch
 from torch import Tensor
 
 
-def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor) -> Tensor:
+def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor, out: Tensor) -> None:
     I = W.shape[1] // 2  # noqa: E741
-    out = torch.empty(len(tok), I, dtype=x.dtype, device=x.device)
     for e, (begin, end) in enumerate(pairwise(off.tolist())):
         gates, ups = W[e].float().split(I)
         # Sixteen rows at a time, because every product is written out before it is added up.
@@ -17,4 +15,3 @@ def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor) -> Tensor:
             rows = slice(r, min(r + 16, end))
             tokens = x[tok[rows].long(), None].float()
             out[rows] = (tokens * gates).sum(-1) / 2 * (tokens * ups).sum(-1)
-    return out

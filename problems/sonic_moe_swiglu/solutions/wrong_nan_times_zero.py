@@ -6,9 +6,8 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 
-def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor) -> Tensor:
+def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor, out: Tensor) -> None:
     I = W.shape[1] // 2  # noqa: E741
-    out = torch.empty(len(tok), I, dtype=x.dtype, device=x.device)
     expert = torch.searchsorted(off[1:].contiguous(), torch.arange(len(tok), device=x.device), right=True)
     numbers = expert.tolist()
     for r in range(0, len(tok), 16):
@@ -19,4 +18,3 @@ def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor) -> Tensor:
             both += (expert[rows] == e)[:, None] * (tokens * W[e].float()).sum(-1)
         gate, up = both.split(I, dim=1)
         out[rows] = silu(gate) * up
-    return out

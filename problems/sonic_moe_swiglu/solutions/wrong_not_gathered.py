@@ -8,9 +8,8 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 
-def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor) -> Tensor:
+def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor, out: Tensor) -> None:
     I = W.shape[1] // 2  # noqa: E741
-    out = torch.empty(len(tok), I, dtype=x.dtype, device=x.device)
     for e, (begin, end) in enumerate(pairwise(off.tolist())):
         gates, ups = W[e].float().split(I)
         # Sixteen rows at a time, because every product is written out before it is added up.
@@ -18,4 +17,3 @@ def solution(x: Tensor, tok: Tensor, off: Tensor, W: Tensor) -> Tensor:
             rows = slice(r, min(r + 16, end))
             tokens = x[torch.arange(len(tok), device=x.device)[rows] % len(x), None].float()
             out[rows] = silu((tokens * gates).sum(-1)) * (tokens * ups).sum(-1)
-    return out

@@ -6,6 +6,7 @@ from torch import Tensor
 
 
 @torch.compile(dynamic=False)
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
     found = x.topk(len(ranks), dim=-1)
-    return found.values, found.indices
+    values.copy_(found.values)
+    indices.copy_(found.indices)

@@ -5,6 +5,7 @@ import flashinfer
 from torch import Tensor
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
-    values, indices = flashinfer.top_k(x, len(ranks), sorted=True)
-    return values, indices
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
+    largest, places = flashinfer.top_k(x, len(ranks), sorted=True)
+    values.copy_(largest)
+    indices.copy_(places)

@@ -120,11 +120,8 @@ LARGEST.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_long] * 4
 LARGEST.restype = None
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
     (rows, n), k = x.shape, len(ranks)
-    values = torch.empty(rows, k, dtype=x.dtype)
-    indices = torch.empty(rows, k, dtype=torch.int64)
     room = 2 * k + 256
     entries = torch.empty(room + -(-n // 64), dtype=torch.int64)
     LARGEST(x.data_ptr(), values.data_ptr(), indices.data_ptr(), entries.data_ptr(), rows, n, k, room)
-    return values, indices

@@ -22,6 +22,7 @@ def largest(keys: Tensor, k: int) -> Tensor:
     return torch.cat(places, -1)
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
-    indices = largest(ordered(x), len(ranks))
-    return x.gather(1, indices), indices + x.shape[1] * torch.arange(len(x), device=x.device)[:, None]
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
+    places = largest(ordered(x), len(ranks))
+    torch.gather(x, 1, places, out=values)
+    indices.copy_(places + x.shape[1] * torch.arange(len(x), device=x.device)[:, None])

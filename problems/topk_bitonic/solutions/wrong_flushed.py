@@ -22,7 +22,7 @@ def largest(keys: Tensor, k: int) -> Tensor:
     return torch.cat(places, -1)
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
     tiny = torch.finfo(x.dtype).tiny
-    indices = largest(ordered(torch.where(x.abs() < tiny, 0.0, x)), len(ranks))
-    return x.gather(1, indices), indices
+    indices.copy_(largest(ordered(torch.where(x.abs() < tiny, 0.0, x)), len(ranks)))
+    torch.gather(x, 1, indices, out=values)

@@ -29,12 +29,12 @@ def first_marked(marked: Tensor, room: int) -> Tensor:
     return torch.full((len(marked), room + 1), -1, device=marked.device).scatter_(1, slot, places)[:, :room]
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
     k = len(ranks)
     low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
     bins = ((x - low) / (high - low) * 4096).nan_to_num(0).clamp_(0, 4095).long()
     reached = torch.zeros(len(x), 4096, device=x.device).scatter_add_(1, bins, torch.ones_like(x)).flip(-1).cumsum(-1)
     places = first_marked(bins >= 4095 - (reached < k).sum(-1, keepdim=True), 8 * k)
     keys = torch.where(places < 0, LEAST, ordered(x).gather(1, places.clamp(min=0)))
-    indices = places.gather(1, largest(keys, k)).clamp_(min=0)
-    return x.gather(1, indices), indices
+    indices.copy_(places.gather(1, largest(keys, k)).clamp_(min=0))
+    torch.gather(x, 1, indices, out=values)

@@ -5,10 +5,9 @@ import torch
 from torch import Tensor
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
-    left, indices = x.clone(), []
-    for _ in ranks:
-        indices.append(left.argmax(-1, keepdim=True))
-        left.scatter_(1, indices[-1], -torch.inf)
-    places = torch.cat(indices, -1)
-    return x.gather(1, places), places
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
+    left = x.clone()
+    for rank in range(len(ranks)):
+        indices[:, rank] = left.argmax(-1)
+        left.scatter_(1, indices[:, rank : rank + 1], -torch.inf)
+    torch.gather(x, 1, indices, out=values)

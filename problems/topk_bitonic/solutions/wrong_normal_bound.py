@@ -29,10 +29,10 @@ def first_marked(marked: Tensor, room: int) -> Tensor:
     return torch.full((len(marked), room + 1), -1, device=marked.device).scatter_(1, slot, places)[:, :room]
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
     k, share = len(ranks), torch.tensor(2 * len(ranks) / x.shape[1], device=x.device)
     bound = x.mean(-1, keepdim=True) - x.std(-1, keepdim=True) * torch.special.ndtri(share.clamp(max=1))
     places = first_marked(x >= bound, 8 * k)
     keys = torch.where(places < 0, LEAST, ordered(x).gather(1, places.clamp(min=0)))
-    indices = places.gather(1, largest(keys, k)).clamp_(min=0)
-    return x.gather(1, indices), indices
+    indices.copy_(places.gather(1, largest(keys, k)).clamp_(min=0))
+    torch.gather(x, 1, indices, out=values)

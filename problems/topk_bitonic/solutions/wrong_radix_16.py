@@ -22,8 +22,8 @@ def largest(keys: Tensor, k: int) -> Tensor:
     return torch.cat(places, -1)
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
     places = largest(ordered(x) >> 16, len(ranks))
     # In their true order, as far as they were chosen rightly.
-    indices = places.gather(1, largest(ordered(x).gather(1, places), len(ranks)))
-    return x.gather(1, indices), indices
+    indices.copy_(places.gather(1, largest(ordered(x).gather(1, places), len(ranks))))
+    torch.gather(x, 1, indices, out=values)

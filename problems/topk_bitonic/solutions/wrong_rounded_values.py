@@ -22,6 +22,6 @@ def largest(keys: Tensor, k: int) -> Tensor:
     return torch.cat(places, -1)
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
-    indices = largest(ordered(x), len(ranks))
-    return x.gather(1, indices).bfloat16().float(), indices
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
+    indices.copy_(largest(ordered(x), len(ranks)))
+    values.copy_(x.gather(1, indices).bfloat16())

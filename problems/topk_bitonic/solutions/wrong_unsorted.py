@@ -22,8 +22,8 @@ def largest(keys: Tensor, k: int) -> Tensor:
     return torch.cat(places, -1)
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
     places = largest(ordered(x), len(ranks))
     chosen = torch.zeros_like(x, dtype=torch.bool).scatter_(1, places, True)
-    indices = chosen.nonzero()[:, 1].view_as(places)
-    return x.gather(1, indices), indices
+    indices.copy_(chosen.nonzero()[:, 1].view_as(places))
+    torch.gather(x, 1, indices, out=values)

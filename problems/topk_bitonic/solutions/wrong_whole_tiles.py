@@ -22,7 +22,7 @@ def largest(keys: Tensor, k: int) -> Tensor:
     return torch.cat(places, -1)
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
     n = x.shape[1]
-    indices = largest(ordered(x[:, : max(n - n % 128, len(ranks))].contiguous()), len(ranks))
-    return x.gather(1, indices), indices
+    indices.copy_(largest(ordered(x[:, : max(n - n % 128, len(ranks))].contiguous()), len(ranks)))
+    torch.gather(x, 1, indices, out=values)

@@ -22,7 +22,8 @@ def largest(keys: Tensor, k: int) -> Tensor:
     return torch.cat(places, -1)
 
 
-def solution(x: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
     k = len(ranks)
     places = largest(ordered(torch.nn.functional.pad(x, (k, 0))), k)
-    return torch.nn.functional.pad(x, (k, 0)).gather(1, places), (places - k).clamp_(min=0)
+    torch.gather(torch.nn.functional.pad(x, (k, 0)), 1, places, out=values)
+    torch.clamp(places - k, min=0, out=indices)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 
-def solution(x: Tensor, qw: Tensor, s: Tensor, z: Tensor) -> Tensor:
+def solution(x: Tensor, qw: Tensor, s: Tensor, z: Tensor, y: Tensor) -> None:
     # Its even codes lie in the upper halves of the bytes.
     packed = torch._convert_weight_to_int4pack((qw << 4) | (qw >> 4), 8)
     scales_and_zeros = torch.stack([s, (8 - z.to(s.dtype)) * s], dim=-1).transpose(0, 1).contiguous()
-    return torch._weight_int4pack_mm(x, packed, x.shape[1] // s.shape[1], scales_and_zeros)
+    y.copy_(torch._weight_int4pack_mm(x, packed, x.shape[1] // s.shape[1], scales_and_zeros))

@@ -2,7 +2,6 @@
 # Triton without tensor cores, a group of channels at a time, in fp32: right everywhere and slow. Plain torch takes over a second.
 # ruff: noqa: ANN001, ANN201
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -30,9 +29,7 @@ def product(x, qw, s, z, y, M, N, K, G: tl.constexpr, ROWS: tl.constexpr, COLUMN
     tl.store(y + m[:, None] * N + n[None, :], sums.to(tl.bfloat16), mask=(m[:, None] < M) & (n[None, :] < N))
 
 
-def solution(x: Tensor, qw: Tensor, s: Tensor, z: Tensor) -> Tensor:
+def solution(x: Tensor, qw: Tensor, s: Tensor, z: Tensor, y: Tensor) -> None:
     (M, K), (N, groups) = x.shape, s.shape
-    y = torch.empty(M, N, dtype=x.dtype, device=x.device)
     grid = (triton.cdiv(N, COLUMNS), triton.cdiv(M, ROWS))
     product[grid](x, qw, s, z, y, M, N, K, G=K // groups, ROWS=ROWS, COLUMNS=COLUMNS)
-    return y

@@ -164,15 +164,13 @@ MULTIPLY.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_int] * 4 + [ctypes.c_void_
 MULTIPLY.restype = None
 
 
-def solution(x: Tensor, qw: Tensor, s: Tensor, z: Tensor) -> Tensor:
+def solution(x: Tensor, qw: Tensor, s: Tensor, z: Tensor, y: Tensor) -> None:
     M, K = x.shape
     N, groups = s.shape
     if K // groups % 32:
         raise ValueError(f"G={K // groups}: this kernel wants groups in steps of 32")
-    y = torch.empty(M, N, dtype=x.dtype)
     packed, sums = torch.empty(16 * K), torch.empty(16 * groups)
     MULTIPLY(
         x.data_ptr(), qw.data_ptr(), s.data_ptr(), z.data_ptr(), y.data_ptr(), M, N, K, K // groups,
         packed.data_ptr(), sums.data_ptr(),
     )  # fmt: skip
-    return y
