@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import torch
 from arena.judge import kernels, timing
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
+from arena.judge.timing import shape_text
 from arena.judge.worker_client import Uncapturable, Worker, as_judge_failure
 from arena.schema import Evidence, LaunchMode, Profile
 
@@ -19,7 +21,7 @@ Report = Callable[[str], None]
 """Receives a line on what the judge is doing, for a person to read."""
 Start = Callable[[], AbstractContextManager[Worker]]
 """Starts a fresh worker with the submission."""
-SETTLE_READINGS, SETTLE_PART = 12, 5
+SETTLE_READINGS, SETTLE_PART = 6, 2
 """Readings of the anchor at most, until two in a row differ by less than the allowed drift divided by the second number."""
 
 
@@ -59,31 +61,43 @@ def run(
         # A machine with a GPU has spare cores: these workers import torch while the first one checks the submission.
         workers = _start_workers(context, start, stack) if kind == "cuda" else []
         with start() as worker:
-            worker.wait_until_ready(kind)
+            worker.wait_until_ready(context.memory)
+            timing.reserve_for(context, worker, _trial_sets(context, shapes), hidden=True)
             _load(context, worker)
             with context.stopwatch.phase("check"), reject_out_of_memory():
                 _check(context, worker, (*shapes, *context.code.extra_shapes), report)
             with context.stopwatch.phase("benchmark"), reject_out_of_memory():
                 specs = _window_specs(context, worker, scored, shapes[len(scored) :])
         workers = workers or _start_workers(context, start, stack)
-        for _, worker in workers:
-            worker.wait_until_ready(kind)
+        overheads = [_prepare(context, worker, shapes, specs) for _, worker in workers]
+        report("building")
+        with context.stopwatch.phase("build"), reject_out_of_memory():
+            # On a GPU's machine at the same time: it has the cores, and nothing is timed meanwhile.
+            _build(context, [worker for _, worker in workers], shapes, at_once=kind == "cuda")
         results = []
         for number, (worker_stack, worker) in enumerate(workers, start=1):
             report(f"timing, process {number} of {len(workers)}")
             arguments = (anchor, shapes, specs, len(scored), number == len(workers) and kind == "cuda")
             with worker_stack:
-                result = _time_process(context, worker, *arguments)
+                result = _time_process(context, worker, overheads[number - 1], *arguments)
             for _ in range(context.sampling.repeats):
                 if result.drift() <= context.sampling.drift:
                     break
                 report(f"timing, process {number} of {len(workers)} again: the device did not keep its speed")
                 dropped = (*result.dropped, result.anchors_gb_s)
                 with start() as another:
-                    another.wait_until_ready(kind)
-                    result = replace(_time_process(context, another, *arguments), dropped=dropped)
+                    overhead = _prepare(context, another, shapes, specs)
+                    with context.stopwatch.phase("build"), reject_out_of_memory():
+                        _build(context, [another], shapes, at_once=False)
+                    result = replace(_time_process(context, another, overhead, *arguments), dropped=dropped)
             results.append(result)
     return results
+
+
+def _trial_sets(context: timing.ScoringContext, shapes: tuple[Shape, ...]) -> list[tuple[Shape, int]]:
+    """The most sets of each shape that are needed before any timing."""
+    least = max(context.sampling.min_calls, timing.CHECKED_CALLS)
+    return [(shape, min(least, context.room(shape))) for shape in (*shapes, *context.code.extra_shapes)]
 
 
 def _start_workers(context: timing.ScoringContext, start: Start, stack: ExitStack) -> list[tuple[ExitStack, Worker]]:
@@ -98,17 +112,15 @@ def _start_workers(context: timing.ScoringContext, start: Start, stack: ExitStac
 def _time_process(
     context: timing.ScoringContext,
     worker: Worker,
+    overheads: list[timing.Overhead],
     anchor: Callable[[], float],
     shapes: tuple[Shape, ...],
     specs: list[WindowSpec],
     scored: int,
     with_evidence: bool,
 ) -> ProcessResult:
-    """Time every shape in one fresh worker. The first `scored` shapes are scored; `with_evidence` profiles a call on each."""
+    """Time every shape in a worker that was built: scored ones first. `with_evidence` profiles a call on each of those."""
     before_gb_s = _settled_gb_s(anchor, context.sampling.drift)
-    with context.stopwatch.phase("benchmark"), as_judge_failure():
-        overheads = [timing.measure_overhead(context, worker, shape, *spec) for shape, spec in zip(shapes, specs, strict=True)]
-    _load(context, worker)
     arguments = list(zip(shapes, specs, overheads, strict=True))
     with context.stopwatch.phase("benchmark"), reject_out_of_memory():
         timed = [_time(context, worker, *each) for each in arguments[:scored]]
@@ -121,6 +133,32 @@ def _time_process(
     with context.stopwatch.phase("evidence"), reject_out_of_memory():
         evidence = tuple(kernels.launched_kernels(context, worker, shape) for shape in shapes[:scored]) if with_evidence else ()
     return ProcessResult(tuple(timed), evidence, anchors)
+
+
+def _prepare(
+    context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, ...], specs: list[WindowSpec]
+) -> list[timing.Overhead]:
+    """The judge's own part of every shape's windows, in a worker without the submission."""
+    worker.wait_until_ready(context.memory)
+    with context.stopwatch.phase("benchmark"), as_judge_failure():
+        timing.reserve_for(context, worker, [(shape, spec.calls) for shape, spec in zip(shapes, specs, strict=True)])
+        found = [timing.measure_overhead(context, worker, shape, *spec) for shape, spec in zip(shapes, specs, strict=True)]
+        timing.release(context, worker)  # the next worker needs the memory
+    return found
+
+
+def _build(context: timing.ScoringContext, workers: list[Worker], shapes: tuple[Shape, ...], *, at_once: bool) -> None:
+    """Load the submission in these workers and call it once on each shape, which may compile. They are stopped afterwards."""
+
+    def build(worker: Worker) -> None:
+        worker.load(context.sampling.build_limit_s)
+        for shape in shapes:
+            timing.first_call(context, worker, shape)
+        worker.freeze()
+
+    with ThreadPoolExecutor(len(workers) if at_once else 1) as pool:
+        for done in [pool.submit(build, worker) for worker in workers]:
+            done.result()
 
 
 def _settled_gb_s(anchor: Callable[[], float], drift: float) -> float:
@@ -154,7 +192,8 @@ def _check(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, 
     """Check timed and hidden shapes, on the public distribution and on every hidden input class."""
     for shape in shapes:
         report(f"checking {shape_text(shape)}")
-        timing.first_call(context, worker, shape)
+        with context.stopwatch.phase("build"):
+            timing.first_call(context, worker, shape)
         for input_class in ("public", *context.code.input_classes):
             timing.check(context, worker, shape, input_class)
 
@@ -167,17 +206,16 @@ def _window_specs(
     A failed capture spoils the worker, so this is its last task.
     """
 
-    def specs(launch_mode: LaunchMode, shapes: tuple[Shape, ...], max_calls: int) -> list[WindowSpec]:
-        calls = (timing.calls_per_window(context, worker, shape, launch_mode, max_calls) for shape in shapes)
-        return [WindowSpec(launch_mode, count) for count in calls]
+    def specs(launch_mode: LaunchMode, shapes: tuple[Shape, ...]) -> list[WindowSpec]:
+        return [WindowSpec(launch_mode, timing.calls_per_window(context, worker, shape, launch_mode)) for shape in shapes]
 
     plain = timing.plain_mode(context)
-    groups = ((scored, context.sampling.max_calls), (latency, context.sampling.latency_calls))
-    found = [specs(plain, *group) for group in groups]
+    groups = (scored, latency)
+    found = [specs(plain, group) for group in groups]
     if plain != "call":
         try:
             for number, group in enumerate(groups):
-                found[number] = specs("graph", *group)
+                found[number] = specs("graph", group)
         except Uncapturable:
             pass
         except Rejection as rejection:
@@ -196,8 +234,3 @@ def _time(
         # The launch mode never changes silently within a score.
         text = f"The calls could be captured in a CUDA graph in one process and not in the next{uncapturable}"
         raise Rejection("crashed", text, shape=shape, input_class="public") from None
-
-
-def shape_text(shape: Shape) -> str:
-    """A shape on one line."""
-    return ", ".join(f"{name}={size}" for name, size in shape.items())

@@ -15,7 +15,7 @@ import re
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,8 +24,8 @@ from arena.errors import JudgeError
 from arena.judge.device.memory import HostBuffer
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
-from arena.judge.timing import ScoringContext, buffers
-from arena.judge.window import Sets, poison, write
+from arena.judge.sets import Sets, poison, write
+from arena.judge.timing import ScoringContext, place
 from arena.judge.worker_client import Worker
 from arena.sandboxes.host import counters_closed, program
 from arena.schema import Evidence, Kernel
@@ -53,8 +53,8 @@ def launched_kernels(context: ScoringContext, worker: Worker, shape: Shape) -> E
     """The kernels of one untimed call, named by a profiler in this worker. This is the worker's last task."""
     names = HostBuffer(NAMES_BYTES)
     try:
-        with _filled(context, worker, shape):
-            worker.order("names", fds=[names.fd], limit_s=context.sampling.call_limit_s)
+        _filled(context, worker, shape)
+        worker.order("names", fds=[names.fd], limit_s=context.sampling.call_limit_s)
         kernels = tuple(_kernels(names.bytes.numpy().tobytes()))
         note = "" if kernels else "the profiler saw no kernel"
     except Rejection as rejection:
@@ -72,12 +72,14 @@ def with_counters(
     """`found` with the counters of one call on each shape, read by a profiler around a fresh worker. Never raises Rejection."""
     try:
         with start() as worker:
-            worker.wait_until_ready(context.memory.kind)
+            worker.wait_until_ready(context.memory)
             with context.stopwatch.phase("build"):
                 worker.load(context.sampling.build_limit_s)
             for evidence in found:
-                with context.stopwatch.phase("build"), _filled(context, worker, evidence.shape) as sets:
-                    worker.order("run", calls=sets.count, launch_mode="stream", limit_s=context.sampling.first_call_limit_s)
+                with context.stopwatch.phase("build"):
+                    sets = _filled(context, worker, evidence.shape)
+                    worker.order("run", calls=sets.count, launch_mode="call", limit_s=context.sampling.first_call_limit_s)
+                    worker.order("wait", limit_s=context.sampling.first_call_limit_s)
                     _poison(sets)
                     with context.stopwatch.phase("evidence"):
                         worker.order("count", limit_s=context.sampling.first_call_limit_s)
@@ -113,14 +115,13 @@ def with_note(found: tuple[Evidence, ...], reason: str) -> tuple[Evidence, ...]:
     return tuple(evidence.model_copy(update={"note": "; ".join(filter(None, (evidence.note, reason)))}) for evidence in found)
 
 
-@contextmanager
-def _filled(context: ScoringContext, worker: Worker, shape: Shape) -> Iterator[Sets]:
+def _filled(context: ScoringContext, worker: Worker, shape: Shape) -> Sets:
     """Buffers with one new public input set. Nothing is timed, so the worker is not frozen meanwhile."""
-    with buffers(context, worker, shape, "public", 1) as sets:
-        (seed,) = context.seeds.take(1)
-        write(context.code.make_inputs(shape, seed, "public", context.memory.device), sets.input(0))
-        _poison(sets)
-        yield sets
+    sets = place(context, worker, shape, "public", 1)
+    (seed,) = context.seeds.take(1)
+    write(context.code.make_inputs(shape, seed, "public", context.memory.device), sets.input(0))
+    _poison(sets)
+    return sets
 
 
 def _poison(sets: Sets) -> None:

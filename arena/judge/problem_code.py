@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +15,7 @@ import torch
 
 from arena import paths
 from arena.errors import DataError
-from arena.schema import Problem, Profile, Rate
+from arena.schema import Hardware, Problem, Profile, Rate
 
 Shape = Mapping[str, int]
 Inputs = tuple[torch.Tensor, ...]
@@ -78,6 +78,15 @@ def load(problem: Problem, profile: Profile, folder: Path | None = None) -> Prob
         own_check=bool(problem.correctness),
         measure=measure,
     )
+
+
+def lacking(problem: Problem, rate: Rate, hardware: Hardware, known: Iterable[Rate]) -> str:
+    """Why the problem has no ceiling on that hardware, whose arithmetics are `known`; empty where it has one."""
+    known = tuple(known)
+    if rate in known:
+        return ""
+    text = f"{hardware.title} has no {rate} arithmetic, whose peak bounds {problem.name} (it has {', '.join(known)})"
+    return f"{text}: choose another problem or other hardware"
 
 
 def _measure(problem: Problem, reference: ModuleType) -> Callable[[Inputs, Inputs, Inputs], list[Measured]]:

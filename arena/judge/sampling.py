@@ -15,10 +15,7 @@ class Sampling:
     window_s: float = 0.010
     """A window holds as many calls as fill this time, within the next two bounds."""
     min_calls: int = 16
-    max_calls: int = 128
-    latency_calls: int = 1024
-    """`max_calls` for a latency shape. On a GPU the judge adds about 0.5 ms to a window by its own clock (wall over device in
-    docs/measurements/judge.md). That would outweigh 128 tiny calls, and the veto would charge it to them."""
+    max_calls: int = 1024
     cold_bytes: int = 0
     """The sets of a window together take at least this much, so that no call finds its inputs in a cache."""
     sets_bytes: int = 128 * MIB
@@ -28,7 +25,9 @@ class Sampling:
     half_width: float = 0.005
     """Stop adding windows when half of the 95 % interval of a process's median is this narrow, relative."""
     empty_windows: int = 15
-    """Windows without calls for each shape, in each process, before it loads the submission."""
+    """Windows without calls of the submission for each shape, in each process, before it loads the submission."""
+    alone_windows: int = 0
+    """Batches of calls one at a time, of each scored shape in each process. On a CPU, one core, no calls overlap."""
     sample: int = 2
     """Secretly chosen outputs verified in each timed window."""
     audit_windows: int = 2
@@ -39,10 +38,12 @@ class Sampling:
     """A process is timed again when a trusted kernel's speed moved by more than this meanwhile, relative."""
     repeats: int = 0
     """How often one process may be timed again."""
+    steady_half_width: float = 0.05
+    """A shape is `unsteady` when half of its time's 95 % interval is wider than this, relative (docs/measurements/judge.md)."""
+    steady_apart: float = 0.10
+    """A shape is also `unsteady` when its processes' medians lie farther apart than this, relative."""
     counters: bool = True
     """Whether to read the hardware's counters, where that is possible: in a worker of their own, after all timing."""
-    wall_margin: float = 0.10
-    """The judge's clock overrules the device's where the device's shows less by more than this, relative."""
     build_limit_s: float = 600.0
     """For importing solution.py, which may compile."""
     first_call_limit_s: float = 600.0
@@ -55,6 +56,18 @@ class Sampling:
 
 CPU = Sampling()
 GPU = Sampling(
-    min_calls=8, drift=0.01, repeats=2, empty_windows=5, min_windows=5, max_windows=9, audit_windows=1, audit_sample=2, sample=1
+    min_calls=8,
+    max_calls=128,
+    drift=0.01,
+    repeats=2,
+    empty_windows=5,
+    min_windows=5,
+    max_windows=9,
+    audit_windows=1,
+    audit_sample=2,
+    sample=1,
+    alone_windows=2,
+    steady_half_width=0.02,
+    steady_apart=0.03,
 )
 """Fewer windows suffice than on a CPU: a window's inputs are far larger than the cache, and its clock is the device's own."""

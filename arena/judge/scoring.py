@@ -15,14 +15,14 @@ import torch
 
 import arena
 from arena.errors import ArenaError, JudgeError
-from arena.judge import evaluation, forbidden, kernels, problem_code, timing, worker_client
+from arena.judge import evaluation, forbidden, kernels, problem_code, similar, timing, worker_client
 from arena.judge.device.detect import open_device
 from arena.judge.problem_code import Shape
-from arena.judge.rejection import Rejection
+from arena.judge.rejection import Rejection, refusal_under_way
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import ceiling, interval, median_of_medians, peak_fraction
+from arena.judge.sets import Seeds
 from arena.judge.verify import worse
-from arena.judge.window import Seeds
 from arena.sandboxes import Sandbox
 from arena.schema import Device, Evidence, Hardware, JudgeFailed, Passed, Problem, Rejected, Score, ShapeScore, TimedShape
 from arena.submission import Submission
@@ -33,6 +33,10 @@ MOST_RETRIES = 1
 """A shape retried more often is flagged, too: a submission that disturbs itself may be choosing its try."""
 LEAST_SHARE = 0.99
 """Share of the formula's operations that the counters must show in the problem's arithmetic."""
+
+
+ALONE_MARGIN, ALONE_SLACK_S = 0.02, 10e-6
+"""How much longer a call alone may take than among others: it finds no code in a cache (docs/measurements/judge.md)."""
 
 
 def score(
@@ -67,20 +71,21 @@ def score(
     environment = {"arena": arena.__version__, "python": platform.python_version(), "torch": torch.__version__}
     # The seed is drawn for this scoring alone and never used again; recorded so that a person can make the same inputs.
     environment |= {"kernel": platform.release(), "seed": seeds.secret.hex()}
+    notes: list[str] = []
     try:
         _read(submission, problem)
         with open_device(hardware, gpu, shared=shared) as device:
             code = problem_code.load(problem, hardware.profile, folder)
             if not hidden:
                 code, problem = replace(code, input_classes=(), extra_shapes=()), problem.model_copy(update={"latency": {}})
-            if code.rate not in device.record.tflops:
-                known = ", ".join(device.record.tflops)
-                raise JudgeError(f"{hardware.name} gives no peak for {code.rate}, which bounds {problem.name} (known: {known})")
+            if reason := problem_code.lacking(problem, code.rate, hardware, device.record.tflops):
+                raise JudgeError(reason)
             sampling = replace(sampling or device.sampling, cold_bytes=device.sampling.cold_bytes)
             context = timing.ScoringContext(problem, code, device.memory, sampling, seeds, stopwatch)
             before = device.conditions()
             start = partial(worker_client.start, submission, sandbox=sandbox, logs=logs, total_limit_s=sampling.total_limit_s)
-            start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env)
+            start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env, note=notes.append)
+            start = partial(start, absent=problem.absent_libraries)
             processes = evaluation.run(context, hardware.profile, start, device.anchor_gb_s, report)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             timed = [
@@ -91,13 +96,14 @@ def score(
             shapes = tuple(ShapeScore(**dict(each), peak_fraction=each.ceiling_s / each.measured_s) for each in timed[:scored])
             evidence = _evidence(context, processes[-1].evidence, start, report)
     except Rejection as rejection:
-        common |= {"message": rejection.message, "shape": rejection.shape, "input_class": rejection.input_class}
-        common |= {"error": rejection.error, "timings": stopwatch.timings(), "environment": environment}
-        return Rejected(**common, verdict=rejection.verdict)
+        return _rejected(rejection, notes, timings=stopwatch.timings(), environment=environment, **common)
     except (ArenaError, OSError, MemoryError, RuntimeError) as failure:  # torch raises RuntimeError when memory is short
         message = str(failure) or type(failure).__name__  # a MemoryError has no text
-        return JudgeFailed(**common, message=message, timings=stopwatch.timings(), environment=environment)
+        if refusal := refusal_under_way(failure):
+            return _rejected(refusal, [*notes, message], timings=stopwatch.timings(), environment=environment, **common)
+        return JudgeFailed(**common, message=message, timings=stopwatch.timings(), environment=environment | _noted(notes))
     warning = unexpected_arithmetic(problem, shapes, evidence)
+    held = similar.similar(submission.source.decode())
     return Passed(
         **common,
         message=warning,
@@ -106,13 +112,16 @@ def score(
         shapes=shapes,
         latency=tuple(timed[scored:]),
         evidence=evidence,
-        review_suggested=any(shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
+        similar=held,
+        unsteady=any(shape.unsteady for shape in shapes),
+        review_suggested=any(shape.unsteady or shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
         or any(process.drift() > context.sampling.drift for process in processes)
         or any(len(shape.disturbed) > MOST_RETRIES for shape in shapes)
         or any(not each.kernels for each in evidence)
+        or any(each.share >= similar.REVIEW_SHARE for each in held)
         or bool(warning),
         timings=stopwatch.timings(),
-        environment=environment,
+        environment=environment | _noted(notes),
     )
 
 
@@ -126,6 +135,19 @@ def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> R
     """The score of a run that left no usable solution.py."""
     common = _common(problem, hardware, digest)
     return Rejected(**common, verdict="missing", message=reason, timings=timing.Stopwatch().timings())
+
+
+def _rejected(rejection: Rejection, notes: Sequence[str], *, environment: Mapping[str, str], **common: Any) -> Rejected:  # noqa: ANN401
+    """The record of a rejection. Trouble in cleaning up stands beside it."""
+    place: dict[str, Any] = {"shape": rejection.shape, "input_class": rejection.input_class, "error": rejection.error}
+    return Rejected(
+        **common, **place, verdict=rejection.verdict, message=rejection.message, environment={**environment, **_noted(notes)}
+    )
+
+
+def _noted(notes: Sequence[str]) -> dict[str, str]:
+    """The field of `environment` for what went wrong besides the verdict."""
+    return {"notes": "; ".join(notes)} if notes else {}
 
 
 def _common(problem: Problem, hardware: Hardware, digest: str) -> dict[str, Any]:
@@ -170,19 +192,23 @@ def _evidence(
 def _timed(context: timing.ScoringContext, device: Device, shape: Shape, runs: list[timing.ShapeTiming]) -> TimedShape:
     """The timings of one shape by all processes, reduced to its time."""
     least = ceiling(context.problem.flops(shape), context.problem.bytes(shape), device, context.code.rate)
-    wall_s = median_of_medians([run.wall_s for run in runs])
-    samples = tuple(run.samples_s for run in runs)
-    # Work that the device's clock missed, or was made to miss, shows on the judge's clock.
-    vetoed = not wall_s - median_of_medians(samples) <= context.sampling.wall_margin * wall_s
-    if vetoed:
-        samples = tuple(run.wall_s for run in runs)
-    measured_s = median_of_medians(samples)
+    # The least of the processes' overheads: nothing that disturbs a machine lowers it.
+    overhead_s = min(run.overhead.window_s for run in runs)
+    samples = tuple(run.samples_s(overhead_s) for run in runs)
+    measured_s, alone_s = median_of_medians(samples), None
+    alone_overhead_s = min(run.overhead.alone_s for run in runs)
+    if runs[0].alone_s:
+        alone = tuple(run.alone_samples_s(alone_overhead_s) for run in runs)
+        alone_s = median_of_medians(alone)
+    vetoed = alone_s is not None and alone_s > (1 + ALONE_MARGIN) * measured_s + ALONE_SLACK_S
+    if alone_s is not None and vetoed:  # A call gains nothing from the calls beside it.
+        samples, measured_s = alone, alone_s
     if not measured_s >= least.seconds:
         _reject_impossible(shape, measured_s, least.seconds, device)
     error = runs[0].error
     for run in runs[1:]:
         error = worse(error, run.error)
-    return TimedShape(
+    timed = TimedShape(
         shape=dict(shape),
         ceiling_s=least.seconds,
         bound=least.bound,
@@ -190,15 +216,23 @@ def _timed(context: timing.ScoringContext, device: Device, shape: Shape, runs: l
         measured_s=measured_s,
         ci95=interval(samples),
         launch_mode=runs[0].launch_mode,
+        overhead_s=max(overhead_s, 0.0),
+        alone_s=alone_s,
+        alone_overhead_s=max(alone_overhead_s, 0.0) if alone_s is not None else None,
         vetoed=vetoed,
-        wall_s=wall_s,
         calls_per_window=runs[0].calls,
-        windows=sum(len(run.samples_s) for run in runs),
+        windows=sum(len(run.windows_s) for run in runs),
         process_medians_s=tuple(median(run) for run in samples),
         samples_s=samples,
         disturbed=tuple(why for run in runs for why in run.disturbed),
         error=error,
     )
+    return timed.model_copy(update={"unsteady": _unsteady(timed, context.sampling)})
+
+
+def _unsteady(shape: TimedShape, sampling: Sampling) -> bool:
+    """Whether the shape's time would come out otherwise another time, by more than the published bounds."""
+    return shape.half_width() > sampling.steady_half_width or shape.apart() > sampling.steady_apart
 
 
 def unexpected_arithmetic(problem: Problem, shapes: Sequence[ShapeScore], evidence: tuple[Evidence, ...]) -> str:
@@ -215,13 +249,13 @@ def unexpected_arithmetic(problem: Problem, shapes: Sequence[ShapeScore], eviden
         if seen.proof != "counters" or shape.bound != "compute" or seen.tensor_ops.get(wanted, 0.0) >= LEAST_SHARE * flops:
             continue
         shares = ", ".join(f"{dtype} {ops / flops:.2f}" for dtype, ops in sorted(seen.tensor_ops.items())) or "nothing"
-        found.append(f"{evaluation.shape_text(shape.shape)} ({shares} of the work)")
+        found.append(f"{timing.shape_text(shape.shape)} ({shares} of the work)")
     return f"not {wanted}: the tensor cores multiplied otherwise on {'; '.join(found)}" if found else ""
 
 
 def _reject_impossible(shape: Shape, measured_s: float, ceiling_s: float, device: Device) -> None:
     """A call faster than the hardware: the submission cheats, or a ceiling measured on this machine is too low."""
-    text = f"{evaluation.shape_text(shape)}: {measured_s * 1e6:.2f} us, but the hardware needs {ceiling_s * 1e6:.2f} us"
+    text = f"{timing.shape_text(shape)}: {measured_s * 1e6:.2f} us, but the hardware needs {ceiling_s * 1e6:.2f} us"
     if device.ceilings == "measured":
         raise JudgeError(f"{text}; run `arena calibrate --hardware cpu` on an idle machine and score again")
     raise Rejection("cheated", text, shape=shape)

@@ -5,35 +5,38 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import Literal, NamedTuple
 
 import torch
 
 from arena.errors import JudgeError
+from arena.judge import gpu_window
 from arena.judge.device.memory import Layout, Memory, layout
 from arena.judge.problem_code import ProblemCode, Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import half_width
-from arena.judge.verify import verify, worse
-from arena.judge.window import PREPARE_TRIES, Disturbed, InputSpec, Seeds, Sets, WindowResult, window
+from arena.judge.sets import Disturbed, InputSpec, Seeds, Sets, WindowResult, make, write
+from arena.judge.verify import verify, worse, written
+from arena.judge.window import PREPARE_TRIES, window
 from arena.judge.worker_client import Worker
 from arena.schema import Errors, LaunchMode, Problem, Timings
 
-PUBLISH_READINGS = 4
-"""Copies timed to learn how long publishing takes on an idle device, after a first one that is slow."""
-SHORTEST_CALL_S = 1e-9
-"""No launch takes less. A number too small to divide by must not reach the statistics."""
+SHORTEST_CALL_S = 1e-7
+"""No call takes less. A window shorter than its overhead was disturbed, and must not reach the statistics as zero."""
 TIMING_TRIES = 4
 """How often one worker may time a shape from its first window when something ran beside it. A driver's hiccup is rarer than one
 window in a thousand; a submission that looks every time never finishes. More tries would let one that disturbs itself pick its
 luckiest."""
 RETRY_PAUSE_S = 0.5
 """The pause before a retry, with the worker frozen; each is longer by this. So a short disturbance does not spoil four tries."""
+ALONE_CALLS = 16
+"""Calls one at a time that the GPU's queue holds at once."""
 CHECKED_CALLS = 3
 """Calls of a correctness window: different input sets, and the first one again."""
 Phase = Literal["build", "check", "benchmark", "evidence"]
@@ -81,6 +84,28 @@ class ScoringContext:
     stopwatch: Stopwatch
     _layouts: dict[tuple[object, ...], Layout] = field(default_factory=dict)
 
+    def room(self, shape: Shape) -> int:
+        """How many sets of the public inputs there is memory for; JudgeError where the device holds too few."""
+        inputs_bytes, outputs_bytes = self.input_layout(shape, "public").set_bytes, self.output_layout(shape).set_bytes
+        room_bytes = self.memory.room_bytes()
+        if room_bytes is None:
+            return max(self.sampling.sets_bytes // (inputs_bytes + outputs_bytes), self.sampling.min_calls)
+        count = room_bytes // (2 * inputs_bytes + outputs_bytes)  # the judge makes inputs in a place of its own
+        if count < CHECKED_CALLS:
+            need = f"{CHECKED_CALLS} sets take {CHECKED_CALLS * (2 * inputs_bytes + outputs_bytes) / 1e9:.1f} GB"
+            raise JudgeError(
+                f"{self.problem.name} at {shape_text(shape)} does not fit on this device: {need}, and {room_bytes / 1e9:.1f} GB, "
+                "half of its free memory, are for them; free its memory or choose a larger device"
+            )
+        return count
+
+    def output_layout(self, shape: Shape) -> Layout:
+        """Where the tensors of an output set lie."""
+        # An output's names of sizes are the shape's: the catalogue has checked that.
+        sizes = [tuple(size if isinstance(size, int) else shape[size] for size in each.shape) for each in self.problem.outputs]
+        dtypes = [getattr(torch, each.dtype) for each in self.problem.outputs]
+        return layout(list(zip(sizes, dtypes, strict=True)))
+
     def input_layout(self, shape: Shape, input_class: str) -> Layout:
         """Where the tensors of an input set lie. Sizes depend on the shape and the input class alone."""
         key = (input_class, *shape.items())
@@ -91,36 +116,51 @@ class ScoringContext:
 
 
 class Overhead(NamedTuple):
-    """The judge's own cost of a window on one shape, in one worker process."""
+    """The judge's own part of a window's time on one shape, measured in one worker before it loads the submission."""
 
-    empty_window_s: float
-    """A window without calls."""
-    publish_alone_s: float
-    """Publishing the inputs while no other process uses the device."""
+    window_s: float
+    publish_s: float = math.inf
+    """Publishing the inputs of a window on an idle GPU."""
+    alone_s: float = math.inf
+    """The judge's own part of the time of one call alone."""
+    alone_publish_s: float = math.inf
 
 
 @dataclass(frozen=True)
 class ShapeTiming:
-    """One shape's samples from one worker process, in seconds per call."""
+    """One shape's windows in one worker process."""
 
     launch_mode: LaunchMode
-    samples_s: tuple[float, ...]
-    """By the clock that counts: the device's in launch modes graph and stream, the judge's in launch mode call."""
-    wall_s: tuple[float, ...]
-    """The same windows by the judge's clock, less the empty window."""
     calls: int
+    """In one window."""
+    windows_s: tuple[float, ...]
+    """Of all calls of a window, the judge's own part included."""
+    alone_s: tuple[float, ...]
+    """Of one call alone on a GPU, the judge's own part included."""
+    overhead: Overhead
     error: Errors
     disturbed: tuple[str, ...] = ()
     """Why this process retried the shape: one reason for each retry."""
 
+    def samples_s(self, overhead_s: float) -> tuple[float, ...]:
+        """Seconds per call of each window."""
+        return tuple(max((window_s - overhead_s) / self.calls, SHORTEST_CALL_S) for window_s in self.windows_s)
+
+    def alone_samples_s(self, overhead_s: float) -> tuple[float, ...]:
+        """Seconds of each call alone."""
+        return tuple(max(alone_s - overhead_s, SHORTEST_CALL_S) for alone_s in self.alone_s)
+
 
 def first_call(context: ScoringContext, worker: Worker, shape: Shape) -> None:
-    """One call on a shape that is new to the worker, which may compile and tune. Its output is not verified."""
-    launch_mode, limit_s = plain_mode(context), context.sampling.first_call_limit_s
-    inputs = [InputSpec("public", seed) for seed in context.seeds.take(1)]
-    located = _locate_rejection(shape, "public")
-    with context.stopwatch.phase("build"), located, buffers(context, worker, shape, "public", 1) as sets:
-        window(worker, sets, context.code, shape, lambda: inputs, launch_mode=launch_mode, sample=0, limit_s=limit_s)
+    """One call on a shape that is new to the worker, which may compile and tune. Several workers may do so at once."""
+    limit_s = context.sampling.first_call_limit_s
+    with _locate_rejection(shape, "public"):
+        sets = place(context, worker, shape, "public", 1)
+        (seed,) = context.seeds.take(1)
+        write(context.code.make_inputs(shape, seed, "public", context.memory.device), sets.input(0))
+        context.memory.settle()
+        worker.order("run", calls=1, launch_mode="call", limit_s=limit_s)
+        worker.order("wait", limit_s=limit_s)
 
 
 def check(context: ScoringContext, worker: Worker, shape: Shape, input_class: str) -> Errors:
@@ -131,8 +171,9 @@ def check(context: ScoringContext, worker: Worker, shape: Shape, input_class: st
         return [*inputs, inputs[0]]
 
     launch_mode, limit_s = plain_mode(context), context.sampling.first_call_limit_s
-    with _locate_rejection(shape, input_class), buffers(context, worker, shape, input_class, CHECKED_CALLS) as sets:
-        done = window(worker, sets, context.code, shape, draw, launch_mode=launch_mode, sample=CHECKED_CALLS, limit_s=limit_s)
+    with _locate_rejection(shape, input_class):
+        sets = place(context, worker, shape, input_class, CHECKED_CALLS)
+        done = window(worker, sets, context.code, shape, draw, launch_mode, CHECKED_CALLS, limit_s)
         return verify(done, sets, context.code, context.problem, shape)
 
 
@@ -141,33 +182,49 @@ def plain_mode(context: ScoringContext) -> LaunchMode:
     return "call" if context.memory.kind == "host" else "stream"
 
 
-def calls_per_window(context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode, max_calls: int) -> int:
+def calls_per_window(context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode) -> int:
     """As many calls as fill a window, measured in a trial after the first calls. Uncapturable spoils the worker."""
-    sampling = context.sampling
-    with _locate_rejection(shape, "public"), buffers(context, worker, shape, "public", sampling.min_calls) as sets:
+    sampling, room = context.sampling, context.room(shape)
+    trial = min(sampling.min_calls, room)
+    with _locate_rejection(shape, "public"):
+        sets = place(context, worker, shape, "public", trial)
         _warm_up(context, worker, sets, shape, launch_mode)
-        done = _public_window(context, worker, sets, shape, sampling.min_calls, launch_mode, sampling.call_limit_s)
+        one, done = (
+            _public_window(context, worker, sets, shape, calls, launch_mode, sampling.call_limit_s) for calls in (1, trial)
+        )
         verify(done, sets, context.code, context.problem, shape)
-        call_s = (done.elapsed_s if launch_mode == "call" else done.device_s) / sampling.min_calls
-        set_bytes = sets.input_layout.set_bytes + sets.output_layout.set_bytes
-    room_bytes = context.memory.room_bytes() or sampling.sets_bytes
-    fill = min(round(sampling.window_s / max(call_s, 1e-7)), max_calls)
-    cold, most = -(-sampling.cold_bytes // set_bytes), max(room_bytes // set_bytes, sampling.min_calls)
-    if cold > most:
+    call_s = max((done.elapsed_s - one.elapsed_s) / (trial - 1), SHORTEST_CALL_S)
+    fill = min(round(sampling.window_s / call_s), sampling.max_calls)
+    cold = -(-sampling.cold_bytes // (sets.input_layout.set_bytes + sets.output_layout.set_bytes))
+    if cold > room:
         needed = f"{sampling.cold_bytes / 1e6:.0f} MB of input sets are needed to exceed this device's cache"
-        raise JudgeError(f"{needed}, and there is room for {room_bytes / 1e6:.0f} MB: free some of its memory")
-    return min(max(fill, cold, sampling.min_calls), most)
+        raise JudgeError(f"{needed}, and there is room for {room} sets of {shape_text(shape)}: free some of its memory")
+    return min(max(fill, cold, sampling.min_calls), room)
 
 
 def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int) -> Overhead:
-    """Time the judge's own part of a window, in a worker that has not loaded the submission: the submission could distort it."""
-    memory, sampling, limit_s = context.memory, context.sampling, context.sampling.first_call_limit_s
-    with buffers(context, worker, shape, "public", calls) as sets:
-        # The first copy and the first window are slow: they wake the device.
-        copies = [memory.publish(sets.staged, sets.inputs, meanwhile=memory.settle)[0] for _ in range(1 + PUBLISH_READINGS)]
-        runs = range(1 + sampling.empty_windows)
+    """The judge's own part of a window, in a worker that has not loaded the submission, which could distort it.
+
+    On a GPU the window has as many calls as the timed ones, but the judge's own, whose time is known. Else it has none.
+    """
+    sampling, limit_s = context.sampling, context.sampling.first_call_limit_s
+    sets = place(context, worker, shape, "public", calls)
+    runs = range(1 + sampling.empty_windows)  # the first is slow: it wakes the device
+    if launch_mode == "call":
         empty = [_public_window(context, worker, sets, shape, 0, launch_mode, limit_s) for _ in runs]
-    return Overhead(median(window.elapsed_s for window in empty[1:]), min(copies[1:]))
+        return Overhead(median(window.elapsed_s for window in empty[1:]))
+    own_s = worker.order("capture", limit_s=limit_s)
+    how = (launch_mode, sampling.sample, limit_s)
+    # The judge's own calls read nothing, so the inputs are what the buffers happen to hold.
+    unread, nothing = [InputSpec("public", 0)] * calls, lambda: None
+    own = [gpu_window.run(worker, sets, unread, nothing, *how)[0] for _ in runs][1:]
+    alone = [each for _ in runs for each in gpu_window.run(worker, sets, unread[:ALONE_CALLS], nothing, *how, alone=True)]
+    return Overhead(
+        median(window.elapsed_s for window in own) - own_s,
+        median(window.publish_s for window in own),
+        median(window.elapsed_s for window in alone) - own_s / calls,
+        median(window.publish_s for window in alone),
+    )
 
 
 def time_shape(
@@ -194,29 +251,42 @@ def _time_once(
     context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int, overhead: Overhead
 ) -> ShapeTiming:
     """One try. Disturbed when something ran that could have learned which window is an audit: a retry draws new places."""
-    sampling = context.sampling
-    elapsed: list[tuple[float, float]] = []
+    sampling, elapsed, alone = context.sampling, list[float](), list[float]()
     worst: Errors = dict.fromkeys(context.problem.tolerance, 0.0)
     audits = sorted(secrets.randbelow(sampling.min_windows) for _ in range(sampling.audit_windows))
-    first_call(context, worker, shape)
-    with _locate_rejection(shape, "public"), buffers(context, worker, shape, "public", calls, overhead.publish_alone_s) as sets:
+    with _locate_rejection(shape, "public"):
+        sets = place(context, worker, shape, "public", calls)
         _warm_up(context, worker, sets, shape, launch_mode)
-        while not _enough_windows([window_s[launch_mode != "call"] / calls for window_s in elapsed], sampling):
+        while not _enough_windows(elapsed, sampling):
             while audits and audits[0] == len(elapsed):
                 audits.pop(0)
-                _audit_window(context, worker, sets, shape, launch_mode)
-            done = _public_window(context, worker, sets, shape, calls, launch_mode, sampling.call_limit_s, tries=1)
-            if launch_mode != "call" and not done.device_s / calls > SHORTEST_CALL_S:
-                raise Rejection("cheated", f"The worker reported an impossible {done.device_s:.3g} s for {calls} calls")
+                _audit_window(context, worker, sets, shape, launch_mode, overhead.publish_s)
+            limit_s = sampling.call_limit_s
+            done = _public_window(context, worker, sets, shape, calls, launch_mode, limit_s, 1, overhead.publish_s)
             worst = worse(worst, verify(done, sets, context.code, context.problem, shape))
-            elapsed.append((done.elapsed_s, done.device_s))
-    # Never below zero: a window shorter than an empty one shows a disturbed machine, not a fast kernel.
-    wall_s = tuple(max(window_s - overhead.empty_window_s, window_s / 2) / calls for window_s, _ in elapsed)
-    device = tuple(device_s / calls for _, device_s in elapsed)
-    return ShapeTiming(launch_mode, wall_s if launch_mode == "call" else device, wall_s, calls, worst)
+            written(sets, calls, context.problem, shape)
+            elapsed.append(done.elapsed_s)
+        for _ in range(sampling.alone_windows):
+            windows = _alone(context, worker, sets, shape, launch_mode, overhead.alone_publish_s)
+            for each in windows:
+                worst = worse(worst, verify(each, sets, context.code, context.problem, shape))
+            alone += [each.elapsed_s for each in windows]
+    return ShapeTiming(launch_mode, calls, tuple(elapsed), tuple(alone), overhead, worst)
 
 
-def _audit_window(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode) -> None:
+def _alone(
+    context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode, publish_alone_s: float
+) -> list[WindowResult]:
+    """Windows of one call each on a GPU, from a cold cache: what a call takes that has no others beside it."""
+    inputs = [InputSpec("public", seed) for seed in context.seeds.take(min(sets.count, ALONE_CALLS))]
+    prepare = partial(make, sets, inputs, context.code, shape)
+    limit_s = context.sampling.call_limit_s
+    return gpu_window.run(worker, sets, inputs, prepare, launch_mode, 1, limit_s, publish_alone_s, alone=True)
+
+
+def _audit_window(
+    context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode, publish_alone_s: float
+) -> None:
     """A window like the timed ones with half of its sets of hidden input classes. Several are verified; its time is dropped."""
     # Classes whose tensors have the sizes of the public ones, so that they fit in the same buffers.
     fitting = (name for name in context.code.input_classes if context.input_layout(shape, name) == sets.input_layout)
@@ -226,8 +296,8 @@ def _audit_window(context: ScoringContext, worker: Worker, sets: Sets, shape: Sh
     def draw() -> list[InputSpec]:
         return [InputSpec(dice.choice((dice.choice(input_classes), "public")), seed) for seed in context.seeds.take(sets.count)]
 
-    sample, limit_s = min(context.sampling.audit_sample, sets.count), context.sampling.call_limit_s
-    done = window(worker, sets, context.code, shape, draw, launch_mode=launch_mode, sample=sample, limit_s=limit_s, tries=1)
+    how = (launch_mode, context.sampling.audit_sample, context.sampling.call_limit_s)
+    done = window(worker, sets, context.code, shape, draw, *how, tries=1, publish_alone_s=publish_alone_s)
     verify(done, sets, context.code, context.problem, shape)
 
 
@@ -250,14 +320,15 @@ def _public_window(
     launch_mode: LaunchMode,
     limit_s: float,
     tries: int = PREPARE_TRIES,
+    publish_alone_s: float = math.inf,
 ) -> WindowResult:
     """A window of `calls` calls on public inputs. A window without calls has a sample too: taking it is part of the overhead."""
 
     def draw() -> list[InputSpec]:
         return [InputSpec("public", seed) for seed in context.seeds.take(calls)]
 
-    sample = context.sampling.sample
-    return window(worker, sets, context.code, shape, draw, launch_mode=launch_mode, sample=sample, limit_s=limit_s, tries=tries)
+    how = (launch_mode, context.sampling.sample, limit_s)
+    return window(worker, sets, context.code, shape, draw, *how, tries=tries, publish_alone_s=publish_alone_s)
 
 
 def _enough_windows(samples: list[float], sampling: Sampling) -> bool:
@@ -275,24 +346,52 @@ def _locate_rejection(shape: Shape, input_class: str) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def buffers(
-    context: ScoringContext, worker: Worker, shape: Shape, input_class: str, count: int, publish_alone_s: float = math.inf
-) -> Iterator[Sets]:
-    """Shared buffers for `count` sets, mapped by the worker. `publish_alone_s` bounds publishing where windows are timed."""
-    input_layout = context.input_layout(shape, input_class)
-    memory, given = context.memory, context.problem.outputs_given
-    # An output's names of sizes are the shape's: the catalogue has checked that.
-    sizes = [tuple(size if isinstance(size, int) else shape[size] for size in each.shape) for each in context.problem.outputs]
-    dtypes = [getattr(torch, each.dtype) for each in context.problem.outputs]
-    output_layout = layout(list(zip(sizes, dtypes, strict=True)))
-    with ExitStack() as stack:
-        inputs = memory.buffer(input_layout.set_bytes * count)
-        stack.callback(inputs.close)
-        outputs = memory.buffer(output_layout.set_bytes * count)
-        stack.callback(outputs.close)
-        staged = memory.staging(inputs)
-        sets = Sets(memory, staged, inputs, outputs, input_layout, output_layout, count, given, publish_alone_s)
+def place(context: ScoringContext, worker: Worker, shape: Shape, input_class: str, count: int) -> Sets:
+    """`count` sets of this shape in the worker's buffers, which are made larger where they are too small."""
+    memory, input_layout, output_layout = context.memory, context.input_layout(shape, input_class), context.output_layout(shape)
+    reserve(context, worker, count * input_layout.set_bytes, count * output_layout.set_bytes)
+    assert worker.buffers is not None
+    inputs, outputs = worker.buffers
+    sets = Sets(memory, memory.staging(inputs), inputs, outputs, input_layout, output_layout, count)
+    worker.resume()
+    worker.order(
+        "shape", limit_s=context.sampling.call_limit_s, sets=count, inputs=input_layout.message(), outputs=output_layout.message()
+    )
+    return sets
+
+
+def reserve(context: ScoringContext, worker: Worker, *sizes_bytes: int) -> None:
+    """Map buffers of at least these sizes for inputs and outputs into the worker. They stay until larger ones are needed."""
+    held_bytes = [len(buffer.bytes) for buffer in worker.buffers or ()] or [0, 0]
+    wanted_bytes = [max(pair) for pair in zip(held_bytes, sizes_bytes, strict=True)]
+    if worker.buffers and wanted_bytes == held_bytes:
+        return
+    release(context, worker)  # before the larger ones come, so that both need not fit
+    worker.resume()
+    inputs, outputs = (context.memory.buffer(size_bytes) for size_bytes in wanted_bytes)
+    worker.buffers = inputs, outputs
+    worker.order("map", fds=[inputs.fd, outputs.fd], limit_s=context.sampling.call_limit_s, bytes=wanted_bytes)
+
+
+def release(context: ScoringContext, worker: Worker) -> None:
+    """Unmap the worker's buffers on both sides."""
+    if worker.buffers:
         worker.resume()
-        worker.order("shape", fds=[inputs.fd, outputs.fd], limit_s=context.sampling.call_limit_s, **sets.message())
-        yield sets
+        worker.order("map", limit_s=context.sampling.call_limit_s, bytes=[])
+        worker.close_buffers()
+
+
+def reserve_for(context: ScoringContext, worker: Worker, counts: Iterable[tuple[Shape, int]], *, hidden: bool = False) -> None:
+    """Buffers for that many sets of each shape at once; with `hidden`, also for a check of every hidden input class."""
+    sizes = []
+    for shape, count in counts:
+        sizes.append((count * context.input_layout(shape, "public").set_bytes, count * context.output_layout(shape).set_bytes))
+        if hidden:
+            checked = [CHECKED_CALLS * context.input_layout(shape, name).set_bytes for name in context.code.input_classes]
+            sizes.append((max(checked, default=0), CHECKED_CALLS * context.output_layout(shape).set_bytes))
+    reserve(context, worker, *(max(each) for each in zip(*sizes, strict=True)))
+
+
+def shape_text(shape: Shape) -> str:
+    """A shape on one line."""
+    return ", ".join(f"{name}={size}" for name, size in shape.items())

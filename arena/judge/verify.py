@@ -7,7 +7,7 @@ import torch
 from arena.errors import JudgeError
 from arena.judge.problem_code import Inputs, ProblemCode, Shape
 from arena.judge.rejection import Rejection
-from arena.judge.window import InputSpec, Sets, WindowResult
+from arena.judge.sets import InputSpec, Sets, WindowResult
 from arena.schema import Errors, Problem, Tolerance
 
 
@@ -22,7 +22,7 @@ def verify(window: WindowResult, sets: Sets, code: ProblemCode, problem: Problem
         same_inputs.setdefault(window.inputs[index], []).append(index)
     for (input_class, seed), indices in same_inputs.items():
         inputs = code.make_inputs(shape, seed, input_class, sets.memory.device)
-        for index in indices:
+        for index in indices if window.in_place else ():
             _unchanged(inputs, sets.input(index), problem, shape, input_class)
         refs = code.outputs(inputs)
         for index in indices:
@@ -30,6 +30,14 @@ def verify(window: WindowResult, sets: Sets, code: ProblemCode, problem: Problem
         for index in indices[1:]:
             _same(window.sample[indices[0]], window.sample[index], inputs, code, problem, shape, input_class)
     return worst
+
+
+def written(sets: Sets, calls: int, problem: Problem, shape: Shape) -> None:
+    """Reject a window in which some output of some call holds NaN, as before the call. For inputs with finite answers only."""
+    for tensor, rows in zip(problem.outputs, sets.all_outputs(calls), strict=True):
+        if rows.is_floating_point() and bool((left := rows.isnan().any(1)).any()):
+            text = f"Call {int(left.nonzero()[0])} of {calls} left elements of {tensor.name} unwritten, or wrote NaN"
+            raise Rejection("incorrect", text, shape=shape, input_class="public")
 
 
 def worse(a: Errors, b: Errors) -> Errors:
@@ -80,7 +88,7 @@ def _finite(
     if bad.any():
         where = tuple(torch.nonzero(bad)[0].tolist())
         text = f"{name}{list(where) or ''} is {out[where].item()} where a finite value is expected"
-        if problem.outputs_given and out[where].isnan():
+        if out[where].isnan():
             text += "; elements that solution() leaves unwritten are NaN, too"
         raise Rejection("incorrect", text, shape=shape, input_class=input_class)
 

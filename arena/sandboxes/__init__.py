@@ -47,6 +47,8 @@ class SandboxSpec:
     home: Mapping[str, bytes] = field(default_factory=dict)
     """Files that HOME holds at the start and that the command may change: path below HOME -> content."""
     binds: Mapping[str, Path] = field(default_factory=dict)  # host folders shown read-only: absolute path inside -> folder
+    replaced: Mapping[Path, bytes] = field(default_factory=dict)
+    """Files of the host that the sandbox shows with other content, wherever it shows them: path -> content."""
     path: tuple[str, ...] = ()  # folders that come first on PATH
     env: Mapping[str, str] = field(default_factory=dict)  # added to the sandbox's own short environment
     pass_fds: tuple[int, ...] = ()  # file descriptors that stay open inside under the same numbers
@@ -75,9 +77,14 @@ class RunningSandbox(Protocol):
     stdout: BinaryIO  # read end of the command's standard output (a pipe)
     stderr: BinaryIO
     limits: Mapping[str, str]  # which limits are in force, and by what mechanism
+    proof_s: float  # how long `kill` waits
     workspace: Path | None  # where the host can read the workspace while the sandbox runs; None without one
     exceeded: tuple[str, ...]  # which limits the sandbox has reached, in words. Known when its block has been left, as is `lost`.
     lost: LostFiles
+
+    @property
+    def hangup_fd(self) -> int:
+        """A descriptor that reports POLLHUP as soon as the command has ended, though what it started may take long to die."""
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """The command's exit status (128 + n for signal n), or None when `timeout_s` passed first."""
@@ -85,8 +92,14 @@ class RunningSandbox(Protocol):
     def terminate(self) -> None:
         """Send SIGTERM to the command's process group. The command may take its time to end."""
 
+    def begin_kill(self) -> None:
+        """Send SIGKILL to everything inside, from any thread, and return at once."""
+
     def kill(self) -> None:
-        """End everything inside at once and return when the kernel has confirmed that the sandbox is empty."""
+        """End everything inside and return when the kernel has confirmed that the sandbox is empty.
+
+        SandboxError when it is not within `proof_s`. Arena then reaps it in the background and starts no sandbox before its end.
+        """
 
     def freeze(self) -> int:
         """Stop every process inside except init; return the CPU time they have used so far, in ns."""

@@ -32,7 +32,7 @@ from arena.sandboxes.lifecycle import (
 from arena.sandboxes.profile import Argument, bwrap_arguments, init_command
 from arena.sandboxes.programs.launch import STAGING
 from arena.sandboxes.python_env import PythonEnvironment, current_python
-from arena.sandboxes.running import PROOF_S, START_LIMIT_S, SandboxHandle, become_subreaper, handshake
+from arena.sandboxes.running import PROOF_S, START_LIMIT_S, SandboxHandle, await_dying, become_subreaper, handshake
 from arena.sandboxes.watchdog import process_tree
 from arena.sandboxes.workspace_mount import WorkspaceMount
 from arena.system import process
@@ -59,6 +59,7 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
     content is copied into the folder at the end. `secrets` are arena's own unless given.
     """
     spec, python = validated(spec), current_python()
+    await_dying()
     with ExitStack() as stack:
         uid = stack.enter_context(throw_away_user()) if os.geteuid() == 0 else None
         group = stack.enter_context(cgroup.SandboxCgroup(spec.limits, cgroup.arena_cgroups(), fair=spec.kind == "agent"))

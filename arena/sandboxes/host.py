@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from arena.errors import SandboxError
@@ -46,6 +46,7 @@ class Host:
     library_path: tuple[str, ...] = ()  # folders below /usr in the host's LD_LIBRARY_PATH: the GPU driver's, on some machines
     secret_folders: tuple[Path, ...] = ()
     secret_files: tuple[Path, ...] = ()
+    replaced: Mapping[Path, bytes] = field(default_factory=dict)  # files to show with this content
     resolver: bytes = b""  # text of /etc/resolv.conf, for a sandbox whose network is the host's
 
 

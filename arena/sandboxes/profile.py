@@ -6,6 +6,8 @@ start of bwrap may replace by another name.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from arena.errors import SandboxError
@@ -50,6 +52,7 @@ MADE_UP = {
 
 def bwrap_arguments(spec: SandboxSpec, python: PythonEnvironment, host: Host) -> tuple[Argument, ...]:
     """bwrap's options for this sandbox. SandboxError when the spec asks for something forbidden or impossible."""
+    host = replace(host, replaced=spec.replaced)
     arguments: tuple[Argument, ...] = (
         *NAMESPACES,
         *_network(spec, host),
@@ -73,6 +76,11 @@ def bwrap_arguments(spec: SandboxSpec, python: PythonEnvironment, host: Host) ->
         # It would end the option, and the text after it would be another one.
         raise SandboxError(f"{broken[0]!r} holds a NUL character, which no variable or path of a sandbox may contain")
     return arguments
+
+
+def shown_paths(arguments: tuple[Argument, ...]) -> tuple[Path, ...]:
+    """The host's files and folders that a sandbox with these arguments shows."""
+    return tuple(path for option, path in pairwise(arguments) if option in ("--ro-bind", "--bind") and isinstance(path, Path))
 
 
 def init_command(spec: SandboxSpec, python: PythonEnvironment, control: int) -> list[str]:
@@ -202,23 +210,30 @@ def _file(path: str, data: bytes, mode: str = "0444") -> list[Argument]:
 
 
 def _bind(source: Path, destination: str, host: Host, hidden: tuple[Path, ...] = ()) -> list[Argument]:
-    """A host path, read-only, with secret and `hidden` paths in it covered."""
+    """A host path, read-only, with secret and `hidden` paths in it covered, and replaced files as they are to be shown."""
     for secret in (*host.secret_folders, *host.secret_files):
         if _inside(source, secret):
             raise SandboxError(f"{source} would be shown in the sandbox at {destination}, but lies in {secret}, which is secret")
+    if source in host.replaced:
+        return _file(destination, host.replaced[source])
     return ["--ro-bind", source, destination, *_covers(source, destination, host, hidden)]
 
 
 def _covers(source: Path, destination: str, host: Host, hidden: tuple[Path, ...]) -> list[Argument]:
-    """Empty read-only folders and files over the paths below `source` that must not be seen."""
+    """Empty read-only folders and files over the paths below `source` that must not be seen, and other content over replaced
+    files."""
     folders = {path for path in (*host.secret_folders, *hidden) if _inside(path, source) and path != source}
-    files = {path for path in host.secret_files if _inside(path, source) and path != source}
+    files = {path: content for path, content in host.replaced.items() if _inside(path, source)}
+    secret = {path for path in host.secret_files if _inside(path, source) and path != source}
     arguments: list[Argument] = []
-    for path in sorted(folders | files):
+    for path in sorted(folders | secret | files.keys()):
         if not folders.isdisjoint(path.parents):
             continue  # under a cover already, where nothing can be mounted any more
         place = f"{destination}/{path.relative_to(source)}"
-        arguments += _file(place, b"", "0000") if path in files else ["--perms", "0555", "--tmpfs", place, "--remount-ro", place]
+        if path in folders:
+            arguments += ["--perms", "0555", "--tmpfs", place, "--remount-ro", place]
+        else:
+            arguments += _file(place, b"", "0000") if path in secret else _file(place, files[path])
     return arguments
 
 

@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Protocol
@@ -22,7 +23,9 @@ from arena.sandboxes.programs.launch import prctl
 
 CREDENTIALS = struct.Struct("3i")
 PR_SET_CHILD_SUBREAPER = 36
-PROOF_S = 60.0  # killing takes milliseconds, but 2000 processes that fork while the machine is busy with others took 20 s to die
+PROOF_S = 60.0
+"""How long arena waits for the end of a killed sandbox. Killing takes milliseconds. But 2000 processes that fork while others use
+the machine took 20 s to die, and a sandbox can make it longer: the kernel frees page tables when their process dies."""
 START_LIMIT_S = 30.0
 REPLY_LIMIT_S = 5.0  # longer than init.py tries to freeze
 
@@ -46,7 +49,7 @@ class LaunchedProcess(Protocol):
 
 
 class SandboxHandle:
-    """One running sandbox. Its methods are for one thread, except `kill`, `terminate` and `wait`.
+    """One running sandbox. Its methods are for one thread, except `kill`, `begin_kill`, `terminate` and `wait`.
 
     The kernel lets process 1 of a pid namespace end only after every other process of it has been killed and reaped. So a
     readable pidfd of process 1 is the proof that the sandbox is empty, whatever the processes did (setsid, double fork, ignored
@@ -64,16 +67,23 @@ class SandboxHandle:
         self.lost = LostFiles()
         self.empty = False  # whether the kernel has confirmed that nothing runs in it any more
         self.before_kill: Callable[[int], None] = lambda pid: None  # called with the pid of process 1 just before it is killed
+        self.proof_s = PROOF_S  # how long `kill` waits
         self._process = process
         self._init_pidfd = init
         self._control = control
         self._reap_lock = threading.Lock()
         self._reaped = False
+        self._unproven = False  # whether a wait of `proof_s` was not enough
 
     @property
     def pid(self) -> int:
         """Pid of bwrap, or of the container's process 1: every process in the sandbox descends from it."""
         return self._process.pid
+
+    @property
+    def hangup_fd(self) -> int:
+        """The socket to process 1, the only process that holds its other end."""
+        return self._control.fileno()
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """The command's exit status (128 + n for signal n), or None when `timeout_s` passed first. 137 after `kill`."""
@@ -93,18 +103,25 @@ class SandboxHandle:
         """Send SIGTERM to the command's process group through process 1. Sent to bwrap, it would end everything at once."""
         self._signal(signal.SIGTERM)
 
-    def kill(self) -> None:
-        """Kill process 1, and with it every other; return when the kernel confirms that the sandbox is empty."""
+    def begin_kill(self) -> None:
+        """Kill process 1, and with it every other, without waiting for their end."""
         if self._process.returncode is None:
             with contextlib.suppress(OSError):  # ended meanwhile; not permitted to a plain user
                 pid = pid_of(self._init_pidfd)
                 self.before_kill(pid)
                 os.setpriority(os.PRIO_PROCESS, pid, -20)  # without control groups this halves the wait among 2000 processes
         self._signal(signal.SIGKILL)
-        if self.wait(PROOF_S) is None:
+
+    def kill(self) -> None:
+        """Kill everything inside; return when the kernel confirms that the sandbox is empty. SandboxError after `proof_s`."""
+        self.begin_kill()
+        # The end of a sandbox kills it more than once: it waits only once.
+        if self.wait(0.0 if self._unproven else self.proof_s) is None:
+            self._unproven = True
             raise SandboxError(
-                f"the sandbox is not empty {PROOF_S:.0f} s after its kill: a process in it hangs in the kernel (in a driver?). "
-                "Look for state D in `ps ax`, trust nothing that was measured meanwhile, and restart the machine if it stays"
+                f"the sandbox of process {self.pid} is not empty {self.proof_s:.4g} s after its kill: a process in it is still "
+                "giving back its memory, or hangs in the kernel (in a driver?). Arena goes on reaping it and starts no other "
+                "sandbox meanwhile. Where it stays, look for states R and D in `ps ax`, and restart the machine"
             )
 
     def freeze(self) -> int:
@@ -128,11 +145,23 @@ class SandboxHandle:
         if self._control.fileno() < 0:
             return
         with contextlib.ExitStack() as stack:
-            stack.callback(os.close, self._init_pidfd)
             stack.callback(self._control.close)
             stack.callback(self.stderr.close)
             stack.callback(self.stdout.close)
-            self.kill()
+            try:
+                self.kill()
+            except BaseException:
+                reaper = threading.Thread(target=self._reap_late, name=f"the sandbox of process {self.pid}", daemon=True)
+                _reapers.add(reaper)
+                reaper.start()
+                raise
+            os.close(self._init_pidfd)
+
+    def _reap_late(self) -> None:
+        """Wait for the end of a sandbox that nothing else waits for any more."""
+        with contextlib.suppress(SandboxError):  # empty, but bwrap or the engine does not say how it ended
+            self.wait()
+        os.close(self._init_pidfd)
 
     def _reap(self) -> None:
         """Reap process 1 if bwrap has not. Once: later the descriptor may be closed."""
@@ -164,6 +193,20 @@ class SandboxHandle:
                 "some process in the sandbox could not be stopped: it hangs in the kernel, or another continues it all the time"
             )
         return int(value)
+
+
+_reapers: set[threading.Thread] = set()
+"""One for each sandbox that this arena left before it was empty; each ends with its sandbox."""
+
+
+def await_dying(limit_s: float = PROOF_S) -> None:
+    """Wait until every sandbox that was left dying is empty: nothing is measured beside one. SandboxError after the limit."""
+    end_s = time.monotonic() + limit_s
+    for reaper in list(_reapers):
+        reaper.join(max(0.0, end_s - time.monotonic()))
+        if reaper.is_alive():
+            raise SandboxError(f"{reaper.name} was killed and is still not empty: wait for its end, and start again")
+        _reapers.discard(reaper)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ Catalogue records come from YAML that people write (problem, hardware, limits, h
 from arena.schema.common import KIT_METRICS, Count, DType, Errors, Metric, Name, Positive, Profile, Rate, Record, Shape, Tolerance
 from arena.schema.hardware import Figure, Hardware
 from arena.schema.harness import Api, Cli, DefaultLimits, Harness, Limits, Login, Model, Route, Routes
-from arena.schema.problem import Problem, Tensor, Work
+from arena.schema.problem import Problem, Tensor, VendorLibrary, Work
 from arena.schema.run import AgentStatus, Annotation, Cell, Network, Quote, Review, Session, SubmissionRecord, Usage
 from arena.schema.score import (
     SCORE,
@@ -26,6 +26,7 @@ from arena.schema.score import (
     Score,
     ScoreHead,
     ShapeScore,
+    Similar,
     TimedShape,
     Timings,
     Verdict,
@@ -36,6 +37,6 @@ __all__ = [
     "Baselines", "Cell", "Cli", "Count", "DType", "DefaultLimits", "Device", "Errors", "Evidence", "Figure", "Hardware",
     "Harness", "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "Name", "Network", "Passed",
     "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict", "Review", "Route",
-    "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "SubmissionRecord", "Tensor", "TimedShape",
-    "Timings", "Tolerance", "Usage", "Verdict", "Work",
+    "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "SubmissionRecord", "Tensor", "TimedShape",
+    "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",
 ]  # fmt: skip

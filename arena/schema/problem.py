@@ -15,6 +15,8 @@ from pydantic import Field, model_validator
 from arena.schema import version_1
 from arena.schema.common import KIT_METRICS, DType, Name, Profile, Rate, Record, Shape, Tolerance
 
+VendorLibrary = Literal["cuBLAS", "cuDNN", "cuSPARSE", "cuTENSOR", "TensorRT"]
+"""Libraries of ready-made kernels. cuBLAS stands for cuBLASLt, cuBLASXt and cuBLASMp too, cuSPARSE for cuSPARSELt."""
 OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -55,9 +57,7 @@ class Problem(Record):
     """The computation, in the words and symbols of the prompt."""
     inputs: tuple[Tensor, ...] = Field(min_length=1)
     outputs: tuple[Tensor, ...] = Field(min_length=1)
-    outputs_given: bool = False
-    """Whether a solution gets contiguous output tensors after the inputs, writes into them and returns None. Otherwise it returns
-    its outputs, and a call includes the time to copy them into the judge's buffers."""
+    """`solution(*inputs, *outputs)` writes into these in place and returns None."""
     shapes: Mapping[Profile, tuple[Shape, ...]]
     latency: Mapping[Profile, tuple[Shape, ...]] = {}
     """Shapes too small for a meaningful ceiling. They are checked and timed like the others, and reported in microseconds without
@@ -78,6 +78,10 @@ class Problem(Record):
     """The arithmetic of the tensor cores when compute is the bound. A score whose counters show less of it says so."""
     forbidden_kernels: tuple[str, ...] = ()
     """Names of GPU kernels that no call may launch (`*` and `?` as in file names): kernels of forbidden libraries."""
+
+    absent_libraries: tuple[VendorLibrary, ...] = ()
+    """Libraries that are not there when a submission runs on a GPU, static or shared. A call to one ends the submission, with the
+    verdict `forbidden`."""
 
     _read_version_1 = model_validator(mode="before")(version_1.problem)
 

@@ -59,10 +59,20 @@ class TimedShape(Record):
     ci95: tuple[Positive, Positive]
     """Bootstrap 95 % interval of `measured_s`."""
     launch_mode: LaunchMode
+    overhead_s: float | None = Field(default=None, ge=0)
+    """The judge's own part of each window, in seconds, which was taken off. None in scores of arena 0.2 and before."""
+    alone_s: Positive | None = None
+    """Seconds of one call alone on a GPU, from a cold cache, the judge's own part taken off."""
+    alone_overhead_s: float | None = Field(default=None, ge=0)
+    """That part."""
+    unsteady: bool = False
+    """True when half of `ci95` is wider, or the processes' medians lie farther apart, than the published method allows for. False
+    in records from before this field."""
     vetoed: bool = False
-    """True when the device's clock showed less time than the judge's by more than the margin. Then the judge's clock counts."""
-    wall_s: Positive
-    """Seconds per call by the judge's clock."""
+    """True when a call alone took longer than among others by more than the margin. Then its time counts. In scores of arena 0.2
+    and before: when the GPU's clock, as the worker read it, showed less than the judge's by more than 10 %."""
+    wall_s: Positive | None = None
+    """Seconds per call by the judge's own clock, in scores of arena 0.2 and before."""
     calls_per_window: int
     windows: int
     process_medians_s: tuple[Positive, ...]
@@ -71,6 +81,15 @@ class TimedShape(Record):
     disturbed: tuple[str, ...] = ()
     """Reasons why the shape was retimed, one per retry: a process ran while the judge made inputs."""
     error: Errors
+
+    def half_width(self) -> float:
+        """Half of `ci95`, relative to `measured_s`."""
+        low_s, high_s = self.ci95
+        return (high_s - low_s) / 2 / self.measured_s
+
+    def apart(self) -> float:
+        """From the lowest of the processes' medians to the highest, relative to `measured_s`."""
+        return (max(self.process_medians_s) - min(self.process_medians_s)) / self.measured_s
 
 
 class ShapeScore(TimedShape):
@@ -100,6 +119,15 @@ class Evidence(Record):
     """Operations of the tensor cores by input type (bf16, fp8, ...); a multiply-add counts two."""
     dram_read_bytes: float | None = None
     dram_write_bytes: float | None = None
+
+
+class Similar(Record):
+    """A well-known kernel of which the submission holds a part. For a reviewer; no verdict comes of it."""
+
+    source: str
+    """Package and version, file, function."""
+    share: float = Field(gt=0, le=1)
+    """Of that kernel's fingerprints, the part that the submission has too. Other names, numbers or comments change nothing."""
 
 
 class Timings(Record):
@@ -143,9 +171,14 @@ class Passed(ScoreHead):
     """Shapes of the problem's latency class. Their times do not affect the score."""
     evidence: tuple[Evidence, ...] = ()
     """One entry per scored shape; empty on a CPU."""
+    unsteady: bool = False
+    """True when a scored shape is: the number would come out otherwise another time. False in records from before this field."""
+    similar: tuple[Similar, ...] = ()
+    """Well-known kernels of which the submission holds the largest shares, largest first; small shares are left out."""
     review_suggested: bool = False
-    """True when a shape is above 0.95 of its ceiling or was retimed more than once, the device's speed changed during timing, the
-    profiler saw no kernel on a GPU, or the counters show other arithmetic than the problem's."""
+    """True when a shape is unsteady, above 0.95 of its ceiling or was retimed more than once, the device's speed changed during
+    timing, the profiler saw no kernel on a GPU, the counters show other arithmetic than the problem's, or the submission holds a
+    large share of a well-known kernel."""
 
 
 RejectionVerdict = Literal["incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing"]

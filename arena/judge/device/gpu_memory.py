@@ -1,25 +1,27 @@
-"""Memory on a GPU that judge and worker share."""
+"""Memory on a GPU that judge and worker share, and the gate between them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Literal
 
 import torch
 
-from arena.judge.device.memory import Buffer, T
-from arena.judge.worker import vmm
+from arena.judge.device.memory import Buffer
+from arena.judge.device.memory import Gate as GateProtocol
+from arena.judge.worker import cuda_driver
 
-SHARE_OF_FREE = 0.25
-"""Most of the free device memory that one shape's sets may take. Staging takes as much again, and the solution needs some."""
+SHARE_OF_FREE = 0.5
+"""Most of the free memory that one shape's sets may take, staging included. The solution and the reference need the rest."""
+TIMES_THE_CACHE = 3
 
 
 class CudaBuffer:
     """An allocation of its own, exported by descriptor."""
 
     def __init__(self, size_bytes: int, index: int) -> None:
-        self._memory, self.fd = vmm.allocate(size_bytes, index)
+        torch.cuda.empty_cache()  # torch keeps what it freed, and this allocation does not come from torch
+        self._memory, self.fd = cuda_driver.allocate(size_bytes, index)
         self.bytes = self._memory.tensor
 
     def close(self) -> None:
@@ -28,11 +30,30 @@ class CudaBuffer:
         os.close(self.fd)
 
 
+class CudaGate(cuda_driver.Gate):
+    """The judge's side of the gate."""
+
+    def __init__(self, index: int) -> None:
+        memory, self.fd = cuda_driver.allocate(cuda_driver.GATE_BYTES, index)
+        memory.tensor.zero_()
+        super().__init__(memory)
+        self._last = 0
+
+    def next(self, rounds: int) -> int:
+        first, self._last = self._last + 1, self._last + rounds
+        return first
+
+    def release(self) -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            self.report_done(self._last)
+        torch.cuda.synchronize()
+
+
 class CudaMemory:
     """The memory of GPU number `index`, as CUDA counts in this process.
 
     Freezing the worker's processes does not stop their kernels: kernels queued before could wait for inputs to arrive and work on
-    them ahead. So inputs are made in staging, which only the judge has, and published in one copy that ends just before t0.
+    them ahead. So inputs are made in staging, which only the judge has, and published in one copy just before the gate opens.
     Contexts share a GPU by time slices, so work of another context meanwhile lengthens that copy by as much.
     """
 
@@ -41,6 +62,11 @@ class CudaMemory:
     def __init__(self, index: int) -> None:
         self._index = index
         self.device = f"cuda:{index}"
+        self.gate: GateProtocol | None = CudaGate(index)
+        cache_bytes = torch.cuda.get_device_properties(index).L2_cache_size
+        self._junk = torch.zeros(TIMES_THE_CACHE * cache_bytes // 4, device=self.device)
+        self._sum = torch.zeros((), device=self.device)
+        self._staging: CudaBuffer | None = None
         # Read once, before any worker starts: a submission that hoards memory must not make the windows smaller.
         torch.cuda.empty_cache()
         self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
@@ -49,17 +75,17 @@ class CudaMemory:
         return CudaBuffer(size_bytes, self._index)
 
     def staging(self, buffer: Buffer) -> torch.Tensor:
-        return torch.empty_like(buffer.bytes)
+        if self._staging is None or len(self._staging.bytes) < len(buffer.bytes):
+            if self._staging is not None:
+                self._staging.close()
+            self._staging = CudaBuffer(len(buffer.bytes), self._index)
+        return self._staging.bytes
 
-    def publish(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], T]) -> tuple[float, T]:
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        buffer.bytes.copy_(staged)
-        end.record()
-        result = meanwhile()
-        end.synchronize()
-        vmm.forget_persisting()
-        return float(begin.elapsed_time(end)) / 1e3, result
+    def make_cold(self) -> None:
+        torch.sum(self._junk, dim=0, out=self._sum)
+
+    def forget_persisting(self) -> None:
+        cuda_driver.forget_persisting()
 
     def settle(self) -> None:
         torch.cuda.synchronize(self._index)

@@ -9,13 +9,12 @@ import fcntl
 import math
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 import torch
 
-T = TypeVar("T")
 ALIGN_BYTES = 256
 """What CUDA's allocator aligns to; more than any vector load needs."""
 # From <linux/fcntl.h>; Python 3.11's fcntl module has the names only on some builds.
@@ -35,30 +34,54 @@ class Buffer(Protocol):
         """Release the memory. Views of `bytes` must not be used afterwards."""
 
 
+class Gate(Protocol):
+    """Where the worker's stream and the judge's wait for each other on a GPU (worker/cuda_driver.py)."""
+
+    fd: int
+    """The descriptor that the judge sends to the worker."""
+
+    def next(self, rounds: int) -> int:
+        """The first of that many fresh numbers."""
+
+    def open(self, number: int) -> None:
+        """Let the worker's stream pass, when the judge's stream comes to this."""
+
+    def wait_done(self, number: int) -> None:
+        """Hold the judge's stream until the worker's reports that number as done."""
+
+    def release(self) -> None:
+        """Let the judge's stream pass every wait: the worker will not report any more. Return when the stream is empty."""
+
+
 class Memory(Protocol):
     """Where the buffers of a score lie."""
 
     kind: Literal["host", "cuda"]
     device: str
     """torch's name for it, on the judge's side."""
+    gate: Gate | None
+    """None where the judge's own clock times a window."""
 
     def buffer(self, size_bytes: int) -> Buffer:
         """A new shared buffer."""
 
     def staging(self, buffer: Buffer) -> torch.Tensor:
-        """Where the judge makes new inputs, uint8 and as large as `buffer`: hidden from a worker whose GPU work goes on."""
+        """Where the judge makes new inputs, uint8 and as large as `buffer`: hidden from a worker whose GPU work goes on.
 
-    def publish(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], T]) -> tuple[float, T]:
-        """Copy the staged inputs into the buffer; return when they are there, with the seconds by the device's clock.
-
-        `meanwhile` is called while the copy is under way, and its result is returned too. 0 s where nothing is copied.
+        There is one such place: a second call takes it away from the first.
         """
+
+    def make_cold(self) -> None:
+        """Queue a read that leaves nothing else in the last cache."""
+
+    def forget_persisting(self) -> None:
+        """Make every line of the last cache ordinary again, also lines that a submission set aside to outlive a window."""
 
     def settle(self) -> None:
         """Wait until all work that the judge has queued on the device is done."""
 
     def room_bytes(self) -> int | None:
-        """The most that one shape's sets may take; None where `Sampling.sets_bytes` is the limit."""
+        """The most that one shape's sets may take, staging included; None where `Sampling.sets_bytes` is the limit."""
 
 
 class HostBuffer:
@@ -84,6 +107,7 @@ class HostMemory:
 
     kind: Literal["host", "cuda"] = "host"
     device = "cpu"
+    gate: Gate | None = None
 
     def buffer(self, size_bytes: int) -> Buffer:
         return HostBuffer(size_bytes)
@@ -91,8 +115,11 @@ class HostMemory:
     def staging(self, buffer: Buffer) -> torch.Tensor:
         return buffer.bytes
 
-    def publish(self, staged: torch.Tensor, buffer: Buffer, meanwhile: Callable[[], T]) -> tuple[float, T]:
-        return 0.0, meanwhile()
+    def make_cold(self) -> None:
+        """Do nothing: a window's sets are larger than the caches of one core."""
+
+    def forget_persisting(self) -> None:
+        """Do nothing: a processor sets no lines aside."""
 
     def settle(self) -> None:
         """Do nothing: the judge queues no work on a processor."""
@@ -109,6 +136,11 @@ class Slot:
     dtype: torch.dtype
     offset_bytes: int
 
+    @property
+    def size_bytes(self) -> int:
+        """What its elements take."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -122,7 +154,7 @@ class Layout:
         found = []
         for slot in self.slots:
             start = index * self.set_bytes + slot.offset_bytes
-            found.append(buffer[start : start + math.prod(slot.shape) * slot.dtype.itemsize].view(slot.dtype).view(slot.shape))
+            found.append(buffer[start : start + slot.size_bytes].view(slot.dtype).view(slot.shape))
         return tuple(found)
 
     def message(self) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """The worker: the program that runs a submission in a sandbox of its own, without the answer, the seed, the clock or the verdict.
 
-Started as `python -I worker.py FD SOLUTION KIT VMM`. Orders arrive over the socket FD as JSON (the worker trusts the judge);
-replies leave as packets of one fixed size. Once `solution.py` is imported, the judge believes nothing that this process reports:
-a reply only tells the judge when to look at the shared buffers. The device's time counts only as far as the judge's own
-clock allows.
+Started as `python -I worker.py ORDERS REPLIES SOLUTION KIT DRIVER`. Orders arrive over the socket ORDERS as JSON (the worker
+trusts the judge); replies of one fixed size leave over the pipe REPLIES. Once `solution.py` is imported, the judge believes
+nothing that this process reports: a reply only tells the judge when to go on. Before that, it runs calls of the judge's own,
+which show what a window costs.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import math
@@ -26,7 +27,7 @@ from typing import Any
 import torch
 
 REPLY = struct.Struct("<4sIId")
-"""magic, the order's number, status, seconds by the device's own clock (0 on a CPU)."""
+"""magic, the order's number, status, seconds (of the judge's own calls, in reply to `capture`; else 0)."""
 MAGIC = b"ARNA"
 ORDER_BYTES = 1 << 16
 
@@ -39,86 +40,119 @@ UNCAPTURABLE = 66
 """The calls could not be captured in a CUDA graph. The judge does not use this process any more."""
 # Statuses 1 to 63 are the kit's codes for an output that is not what the problem asks for.
 
-ORDERS = ("open", "load", "shape", "run", "capture", "names", "count")
+ORDERS = ("open", "load", "map", "shape", "run", "capture", "wait", "names", "count")
 NAME_CHARACTERS = 400
 """How much of a kernel's name is kept: names of C++ templates run for pages."""
-SPIN_CYCLES = 200_000
-"""The GPU spins for 0.1 ms before it replays a graph, so that the time between the events is the graph's alone.
-
-There is no spin where the submission's own Python runs: it could work on another stream during the spin, before the first event.
-An empty window has none either. So the judge's clock keeps what the spin costs, and sees all work done during it.
-"""
+OWN_CALL_CYCLES = 4_000
+"""The judge's own call spins for 2 us: long enough to be a kernel, too short for the GPU's clock rate to matter."""
+READINGS = 9
+"""How often the judge's own calls are timed."""
 
 
 class State:
     """What the worker holds between orders."""
 
-    def __init__(self, channel: socket.socket, solution_path: str, kit: ModuleType, vmm_path: str) -> None:
-        self.channel, self.kit = channel, kit
-        self.solution_path, self.vmm_path = solution_path, vmm_path
+    def __init__(self, solution_path: str, kit: ModuleType, driver_path: str) -> None:
+        self.kit = kit
+        self.solution_path, self.driver_path = solution_path, driver_path
         self.solution: Any = None
         self.memory: list[Any] = []
         self.inputs: list[tuple[torch.Tensor, ...]] = []
         self.outputs: list[tuple[torch.Tensor, ...]] = []
-        self.given = False
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.driver: Any = None
+        self.gate: Any = None
+        self.chains: dict[str, Any] = {}
 
     def open(self, order: dict[str, Any], fds: list[int]) -> None:
         """Open the device. torch is already imported."""
         if order["memory"] == "cuda":
-            torch.empty(1, device="cuda")
+            self.driver = load_module(self.driver_path, "cuda_driver")
+            self.gate = self.driver.Gate(self.driver.attach(fds[0], self.driver.GATE_BYTES, 0))
 
     def load(self, order: dict[str, Any], fds: list[int]) -> None:
         """Import solution.py, which may compile."""
+        self._drop_chains()
         self.solution = self.kit.load_solution(self.solution_path)
 
-    def shape(self, order: dict[str, Any], fds: list[int]) -> None:
-        """Map the buffers of a new shape."""
-        self.graph, self.inputs, self.outputs = None, [], []
-        self.given = order["given"]
+    def map(self, order: dict[str, Any], fds: list[int]) -> None:
+        """Map two buffers: one for the inputs, one for the outputs."""
+        self._drop_chains()
+        self.inputs, self.outputs = [], []
         for old in self.memory:
             old.close()
-        sides = [order["inputs"], order["outputs"]]
-        attach = HostBytes if order["memory"] == "host" else load_module(self.vmm_path, "vmm").attach
-        self.memory = [attach(fd, side["set_bytes"] * order["sets"], 0) for fd, side in zip(fds, sides, strict=True)]
+        attach = HostBytes if self.driver is None else self.driver.attach
+        self.memory = [attach(fd, size_bytes, 0) for fd, size_bytes in zip(fds, order["bytes"], strict=True)]
+
+    def shape(self, order: dict[str, Any], fds: list[int]) -> None:
+        """Place the sets of a shape in the buffers."""
+        self._drop_chains()
         self.inputs, self.outputs = (
-            [views(memory.tensor, side, index) for index in range(order["sets"])]
-            for memory, side in zip(self.memory, sides, strict=True)
+            [views(memory.tensor, order[side], index) for index in range(order["sets"])]
+            for memory, side in zip(self.memory, ("inputs", "outputs"), strict=True)
         )
 
-    def call(self, count: int) -> None:
-        """One call on each of the first `count` sets."""
-        self.kit.call_all(self.solution, self.inputs[:count], self.outputs[:count], self.given)
+    def call(self, first: int, count: int) -> None:
+        """One call on each of `count` sets. Before the solution is loaded, these are the judge's own."""
+        if self.solution is not None:
+            self.kit.call_all(self.solution, self.inputs[first : first + count], self.outputs[first : first + count])
+        elif self.driver is not None:
+            for _ in range(count):
+                torch.cuda._sleep(OWN_CALL_CYCLES)
 
-    def run(self, order: dict[str, Any], fds: list[int]) -> float:
-        """One window: the first `calls` sets, one call each, every result written or copied into its shared buffer."""
+    def run(self, order: dict[str, Any], fds: list[int]) -> None:
+        """`rounds` windows, each of one call on each of the first `calls` sets. On a GPU they wait for the judge at the gate."""
         calls, launch_mode = order["calls"], order["launch_mode"]
         if launch_mode == "call":
-            self.call(calls)
-            return 0.0
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        if launch_mode == "graph" and calls:
-            torch.cuda._sleep(SPIN_CYCLES)
-        begin.record()
-        if launch_mode == "stream":
-            self.call(calls)
-        elif self.graph is not None:
-            self.graph.replay()
-        end.record()
-        if self.given:  # Work still under way on a stream that this one does not wait for is late, as it would be for a copy.
-            end.synchronize()
-        else:
+            self.call(0, calls)
+            return
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            for number in range(order["first"], order["first"] + order["rounds"]):
+                self.gate.wait_open(number)
+                if launch_mode == "stream":
+                    self.call(0, calls)
+                elif calls:
+                    self.chains["one" if calls == 1 else "all"].launch()
+                self.gate.report_done(number)
+
+    def wait(self, order: dict[str, Any], fds: list[int]) -> None:
+        """Wait for the GPU, where there is one; an error of a kernel shows here."""
+        if self.driver is not None:
             torch.cuda.synchronize()
+
+    def capture(self, order: dict[str, Any], fds: list[int]) -> float:
+        """Capture each call in a CUDA graph of its own and chain the graphs. Return the seconds of the judge's own calls."""
+        pool, side, graphs = torch.cuda.graph_pool_handle(), torch.cuda.Stream(), []
+        torch.cuda.synchronize()
+        gc.collect()  # memory freed during a capture would break it
+        with torch.cuda.stream(side):
+            for index in range(len(self.inputs)):
+                graphs.append(torch.cuda.CUDAGraph(keep_graph=True))
+                graphs[-1].capture_begin(pool=pool)
+                try:
+                    self.call(index, 1)
+                finally:
+                    graphs[-1].capture_end()
+        self.chains = {"all": self.driver.Chain(graphs), "one": self.driver.Chain(graphs[:1])}
+        for chain in self.chains.values():
+            chain.launch()  # the first launch uploads the graph
+        torch.cuda.synchronize()
+        return 0.0 if self.solution is not None else min(self._seconds(self.chains["all"].launch) for _ in range(READINGS))
+
+    def _seconds(self, launch: Callable[[], None]) -> float:
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(100 * OWN_CALL_CYCLES)  # so that the launch is queued when the first event comes
+        begin.record()
+        launch()
+        end.record()
+        end.synchronize()
         return float(begin.elapsed_time(end)) / 1e3
 
-    def capture(self, order: dict[str, Any], fds: list[int]) -> None:
-        """Capture the calls on all sets in one CUDA graph."""
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.call(len(self.inputs))
-        graph.replay()  # the first launch uploads the graph
-        torch.cuda.synchronize()
-        self.graph = graph
+    def _drop_chains(self) -> None:
+        if self.chains:
+            torch.cuda.synchronize()
+        for chain in self.chains.values():
+            chain.close()
+        self.chains = {}
 
     def names(self, order: dict[str, Any], fds: list[int]) -> None:
         """Make one call under torch's profiler. Write its kernels to the shared memory, a line each: count, tab, name."""
@@ -127,7 +161,7 @@ class State:
         memory = mmap.mmap(fds[0], 0)
         os.close(fds[0])
         with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
-            self.call(1)
+            self.call(0, 1)
             torch.cuda.synchronize()
         counted = Counter(event.name for event in seen.events() if event.device_type.name == "CUDA")
         lines = (f"{count}\t{name[:NAME_CHARACTERS]}\n".encode() for name, count in counted.most_common())
@@ -139,7 +173,7 @@ class State:
         cudart = torch.cuda.cudart()
         cudart.cudaProfilerStart()
         torch.cuda._sleep(1)
-        self.call(1)
+        self.call(0, 1)
         torch.cuda.synchronize()
         cudart.cudaProfilerStop()
 
@@ -184,16 +218,16 @@ def obey(state: State, order: dict[str, Any], fds: list[int]) -> tuple[int, floa
         return {"load": UNUSABLE, "capture": UNCAPTURABLE}.get(order["op"], RAISED), 0.0
 
 
-def serve(state: State) -> None:
+def serve(state: State, orders: socket.socket, replies: int) -> None:
     """Carry out orders until the judge closes the socket."""
     while True:
-        message, fds, _, _ = socket.recv_fds(state.channel, ORDER_BYTES, 2)
+        message, fds, _, _ = socket.recv_fds(orders, ORDER_BYTES, 2)
         if not message:
             return
         order = json.loads(message)
         status, device_s = obey(state, order, fds)
         sys.stderr.flush()
-        state.channel.send(REPLY.pack(MAGIC, order["seq"], status, device_s))
+        os.write(replies, REPLY.pack(MAGIC, order["seq"], status, device_s))
 
 
 def load_module(path: str, name: str) -> ModuleType:
@@ -208,10 +242,10 @@ def load_module(path: str, name: str) -> ModuleType:
 
 
 def main() -> None:
-    """Serve the judge at the other end of the socket."""
-    fd, solution_path, kit_path, vmm_path = sys.argv[1:5]
+    """Serve the judge at the other ends of the socket and the pipe."""
+    orders, replies, solution_path, kit_path, driver_path = sys.argv[1:6]
     kit = load_module(kit_path, Path(kit_path).stem)
-    serve(State(socket.socket(fileno=int(fd)), solution_path, kit, vmm_path))
+    serve(State(solution_path, kit, driver_path), socket.socket(fileno=int(orders)), int(replies))
 
 
 if __name__ == "__main__":

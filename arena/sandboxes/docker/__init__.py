@@ -1,7 +1,7 @@
 """The docker backend: the same sandbox as bwrap's, started by a Docker engine of this machine, with the same process 1.
 
 The image holds only links and empty folders; arena binds the machine's files into the container read-only, as bwrap does.
-Streams, the judge's socket and the order reach process 1 over a socket (enter.py). So the engine knows neither a sandbox's
+Streams, the judge's channel and the order reach process 1 over a socket (enter.py). So the engine knows neither a sandbox's
 input nor its output. No registry is ever asked. It has one isolation layer fewer than bwrap: no user namespace of its own.
 """
 
@@ -23,7 +23,7 @@ from arena.sandboxes.host import survey
 from arena.sandboxes.lifecycle import bounded_workspace, lifetime, limit_checks, throw_away_user, validated
 from arena.sandboxes.profile import bwrap_arguments
 from arena.sandboxes.python_env import current_python
-from arena.sandboxes.running import SandboxHandle
+from arena.sandboxes.running import SandboxHandle, await_dying
 
 SHIFTED = {"name=rootless": "runs without root", "name=userns": "maps users (userns-remap)"}
 """Options that an engine must not have: its users then differ from those to which arena gives a workspace."""
@@ -36,6 +36,7 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
     The workspace belongs to the sandbox's throw-away user. `secrets` are arena's own unless given. Root only.
     """
     spec = validated(spec)
+    await_dying()
     with ExitStack() as stack:
         engine = stack.enter_context(connected())
         sweep(engine)

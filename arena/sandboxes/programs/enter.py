@@ -1,7 +1,7 @@
 """Container entry point: process 1 of a container until it becomes init.py (`python -I -S enter.py`).
 
 No descriptor reaches a container through its engine. So arena sends them over a socket that is bound into it: the command's
-streams, the judge's socket, and this connection itself, which init.py serves. This program also installs the filter, on top of
+streams, the judge's channel, and this connection itself, which init.py serves. This program also installs the filter, on top of
 the engine's own: a call passes only if both allow it. No other process runs in the sandbox so far.
 """
 

@@ -1,13 +1,14 @@
-"""GPU memory that two processes share by file descriptor, through the driver's virtual-memory API.
+"""What judge and worker ask of the CUDA driver: memory that both map, a gate between them, and graphs in a chain.
 
 Stand-alone (torch and cuda-bindings only), because the judge imports it and the worker gets a copy. Each buffer is an allocation
 of its own: legacy CUDA IPC would map the allocator's whole block, and its neighbours with it.
-Calls: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
+Calls: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html and group__CUDA__MEMOP.html, group__CUDA__GRAPH.html
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,6 +16,9 @@ from cuda.bindings import driver
 
 FD = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 ON_DEVICE = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+AT_LEAST = int(driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ)
+GATE_BYTES, DONE_OFFSET_BYTES = 512, 256
+"""The gate's memory, and where the second of its two words lies."""
 
 
 class CudaError(RuntimeError):
@@ -36,16 +40,16 @@ class Bytes:
 
     def __init__(self, handle: Any, size_bytes: int, mapped_bytes: int, device: int) -> None:  # noqa: ANN401
         self._handle, self._mapped_bytes = handle, mapped_bytes
-        self._address = call(driver.cuMemAddressReserve, mapped_bytes, 0, driver.CUdeviceptr(0), 0)
-        call(driver.cuMemMap, self._address, mapped_bytes, 0, handle, 0)
+        self.address = call(driver.cuMemAddressReserve, mapped_bytes, 0, driver.CUdeviceptr(0), 0)
+        call(driver.cuMemMap, self.address, mapped_bytes, 0, handle, 0)
         access = driver.CUmemAccessDesc()
         access.location.type, access.location.id = ON_DEVICE, device
         access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        call(driver.cuMemSetAccess, self._address, mapped_bytes, [access], 1)
+        call(driver.cuMemSetAccess, self.address, mapped_bytes, [access], 1)
         self.__cuda_array_interface__ = {
             "shape": (size_bytes,),
             "typestr": "|u1",
-            "data": (int(self._address), False),
+            "data": (int(self.address), False),
             "version": 3,
             "strides": None,
         }
@@ -55,8 +59,8 @@ class Bytes:
         """Unmap and release. No tensor made of it may be used afterwards."""
         torch.cuda.synchronize()
         del self.tensor
-        call(driver.cuMemUnmap, self._address, self._mapped_bytes)
-        call(driver.cuMemAddressFree, self._address, self._mapped_bytes)
+        call(driver.cuMemUnmap, self.address, self._mapped_bytes)
+        call(driver.cuMemAddressFree, self.address, self._mapped_bytes)
         call(driver.cuMemRelease, self._handle)
 
 
@@ -79,9 +83,63 @@ def attach(fd: int, size_bytes: int, device: int) -> Bytes:
     return Bytes(handle, size_bytes, _rounded(size_bytes, device), device)
 
 
+class Gate:
+    """Two 32-bit words in shared GPU memory. The judge opens the gate for call number n; the worker reports n as done.
+
+    Each method queues one operation on torch's current stream, and the GPU carries it out in the stream's order. A waiting stream
+    occupies no multiprocessor. Numbers only grow.
+    """
+
+    def __init__(self, memory: Bytes) -> None:
+        self.memory = memory
+        self._opened, self._done = (driver.CUdeviceptr(int(memory.address) + offset) for offset in (0, DONE_OFFSET_BYTES))
+
+    def open(self, number: int) -> None:
+        """Let the worker's stream pass `wait_open(number)`."""
+        call(driver.cuStreamWriteValue32, _stream(), self._opened, driver.cuuint32_t(number), 0)
+
+    def wait_open(self, number: int) -> None:
+        """Hold the stream until the judge has opened the gate for `number`."""
+        call(driver.cuStreamWaitValue32, _stream(), self._opened, driver.cuuint32_t(number), AT_LEAST)
+
+    def report_done(self, number: int) -> None:
+        """Let the judge's stream pass `wait_done(number)`."""
+        call(driver.cuStreamWriteValue32, _stream(), self._done, driver.cuuint32_t(number), 0)
+
+    def wait_done(self, number: int) -> None:
+        """Hold the stream until `number` is reported as done."""
+        call(driver.cuStreamWaitValue32, _stream(), self._done, driver.cuuint32_t(number), AT_LEAST)
+
+
+class Chain:
+    """Captured graphs as one launch, each starting when the one before it is complete."""
+
+    def __init__(self, graphs: Sequence[torch.cuda.CUDAGraph]) -> None:
+        self._graphs = graphs  # they own the memory of their temporaries
+        last: list[Any] = []
+        chain = call(driver.cuGraphCreate, 0)
+        for graph in graphs:
+            child = driver.CUgraph(graph.raw_cuda_graph())
+            last = [call(driver.cuGraphAddChildGraphNode, chain, last, len(last), child)]
+        self._launchable = call(driver.cuGraphInstantiate, chain, 0)
+        call(driver.cuGraphDestroy, chain)
+
+    def launch(self) -> None:
+        """Queue all of them on torch's current stream."""
+        call(driver.cuGraphLaunch, self._launchable, _stream())
+
+    def close(self) -> None:
+        """Release it. The GPU must have finished with it."""
+        call(driver.cuGraphExecDestroy, self._launchable)
+
+
 def forget_persisting() -> None:
     """Make every line of the L2 ordinary again, also lines that a submission set aside to outlive a window."""
     call(driver.cuCtxResetPersistingL2Cache)
+
+
+def _stream() -> Any:  # noqa: ANN401
+    return driver.CUstream(torch.cuda.current_stream().cuda_stream)
 
 
 def _wanted(device: int) -> Any:  # noqa: ANN401

@@ -1,0 +1,145 @@
+"""A window on a GPU, timed by the device's clock in the judge's own stream: the worker reports no time.
+
+The worker's stream waits at a gate (worker/cuda_driver.py). In one uninterrupted sequence, the judge's stream publishes the
+inputs, notes the time, opens the gate, waits until the worker's stream reports that its calls are over, copies a secret sample
+of the outputs, and notes the time again. What this costs beside the calls is measured with calls of the judge's own, in the same
+worker before it loads the submission.
+
+Contexts share a GPU by time slices. So kernels of the worker that run before the gate opens lengthen the publishing, and kernels
+that run after a false report delay the copy of the sample, or their work is missing from it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from arena.judge.rejection import Rejection
+from arena.judge.sets import Disturbed, InputSpec, Sets, WindowResult, choose, poison_set
+from arena.judge.worker_client import Worker
+from arena.schema import LaunchMode
+
+DISTURBED, JITTER_S = 1.01, 50e-6
+"""How much longer than alone publishing may take, relative and absolute, before the window counts as disturbed. What it takes
+longer than alone is added to the window's time in any case."""
+FILL_S, MOST_FILL_S = 100e-6, 0.02
+"""How long uncaptured calls may fill the queue behind the closed gate: for each call, and in all."""
+SILENT_S = 2.0
+"""The judge then asks the worker whether the GPU reports an error."""
+POLL_S = 50e-6
+
+
+@dataclass
+class _Times:
+    """One round's marks in the judge's stream."""
+
+    begin: torch.cuda.Event
+    opened: torch.cuda.Event
+    end: torch.cuda.Event
+
+    def seconds(self, publish_alone_s: float) -> tuple[float, float]:
+        """(of the calls and the judge's own part, of publishing). What publishing took longer than alone counts for the calls."""
+        publish_s = self.begin.elapsed_time(self.opened) / 1e3
+        return self.opened.elapsed_time(self.end) / 1e3 + max(0.0, publish_s - publish_alone_s), publish_s
+
+
+def run(
+    worker: Worker,
+    sets: Sets,
+    inputs: Sequence[InputSpec],
+    prepare: Callable[[], None],
+    launch_mode: LaunchMode,
+    sample: int,
+    limit_s: float,
+    publish_alone_s: float = math.inf,
+    *,
+    alone: bool = False,
+) -> list[WindowResult]:
+    """One window of a call on each of `inputs`; with `alone` a window for each but the first, all on set 0, from a cold cache.
+
+    Where this raises, the judge's stream may wait for ever: it is free once the worker is dead and `Gate.release` was called.
+    `prepare` makes the inputs in staging. Disturbed when the submission used the GPU while inputs were published, or a processor
+    during a captured window.
+    """
+    gate = sets.memory.gate
+    assert gate is not None
+    rounds, calls = (len(inputs), 1) if alone else (1, len(inputs))
+    first, captured = gate.next(rounds), launch_mode == "graph"
+    order = partial(worker.send, "run", calls=calls, rounds=rounds, first=first, launch_mode=launch_mode)
+    if captured:  # The launches wait at the gate, and the worker's processes stay stopped until the window is over.
+        worker.resume()
+        order()
+        worker.reply("run", limit_s)
+    worker.freeze()
+    worker.reject_stray_packets()
+    prepare()
+    sets.memory.forget_persisting()
+    if not captured:
+        order()
+        worker.resume()
+        time.sleep(min(FILL_S * len(inputs), MOST_FILL_S))
+    chosen = choose(len(inputs), sample)
+    # Every call alone has its output copied, so that its time ends with a copy.
+    kept = {index: tuple(torch.empty_like(view) for view in sets.output(0)) for index in (range(rounds) if alone else chosen)}
+    if alone:
+        times = [_round(sets, first + index, [index], kept, alone=True) for index in range(rounds)]
+    else:
+        times = [_round(sets, first, range(calls), kept, alone=False)]
+    if not captured:
+        worker.reply("run", limit_s)
+    _wait(times[-1].end, worker, limit_s)
+    if captured and worker.frozen and (ran_ns := worker.ran_ns()):
+        raise Disturbed(
+            "cheated", f"A process of the submission ran ({ran_ns / 1e6:.3g} ms) while the worker was stopped in a window"
+        )
+    worker.freeze()
+    results = []
+    # The first call alone finds the GPU idle, and takes some 0.1 ms longer.
+    for index, each in list(enumerate(times))[alone:]:
+        elapsed_s, publish_s = each.seconds(publish_alone_s)
+        if publish_s > DISTURBED * publish_alone_s + JITTER_S:
+            longer = f"publishing took {publish_s * 1e3:.4g} ms, and {publish_alone_s * 1e3:.4g} ms before solution.py was loaded"
+            raise Disturbed("cheated", f"Something of the submission ran on the GPU while inputs were published ({longer})")
+        outputs = {number: kept[number] for number in chosen if not alone or number == index}
+        results.append(WindowResult(elapsed_s, publish_s, inputs, outputs, in_place=not alone))
+    return results
+
+
+def _round(sets: Sets, number: int, indices: Sequence[int], kept: dict[int, tuple[torch.Tensor, ...]], *, alone: bool) -> _Times:
+    """Queue one window in the judge's stream: publish these sets, open the gate, wait for the worker's, copy the sample."""
+    gate, set_bytes = sets.memory.gate, sets.input_layout.set_bytes
+    assert gate is not None
+    begin, opened, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
+    source = sets.staged[indices[0] * set_bytes :][: len(indices) * set_bytes] if indices else sets.staged[:0]
+    if alone:
+        poison_set(sets, 0)
+    begin.record()
+    sets.inputs.bytes[: len(source)].copy_(source)
+    if alone:
+        sets.memory.make_cold()
+    opened.record()
+    gate.open(number)
+    gate.wait_done(number)
+    for index in kept.keys() & set(indices):
+        for target, view in zip(kept[index], sets.output(0 if alone else index), strict=True):
+            target.copy_(view)
+    end.record()
+    return _Times(begin, opened, end)
+
+
+def _wait(end: torch.cuda.Event, worker: Worker, limit_s: float) -> None:
+    """Wait until the judge's stream has come to `end`; Rejection when the worker's never reports that its calls are over."""
+    until_s, silent_s = time.monotonic() + limit_s, time.monotonic() + SILENT_S
+    while not end.query():
+        time.sleep(POLL_S)
+        if time.monotonic() > silent_s:
+            worker.resume()
+            worker.order("wait", limit_s=limit_s)  # an error of a kernel shows here
+            silent_s = until_s
+        if time.monotonic() > until_s:
+            raise Rejection("timed_out", f"The calls of a window took longer than {limit_s:.4g} s on the GPU")
