@@ -36,8 +36,9 @@ def score(
         report: called with what the judge is doing.
 
     Returns:
-        `Passed` with `peak_fraction` (0 to 1 of the hardware's ceiling, the geometric mean over the shapes) and each shape's
-        seconds per call; `Rejected` with a verdict and the reason; or `JudgeFailed`, which says nothing about the submission.
+        `Passed` with `peak_fraction` (0 to 1 of the hardware's ceiling, the geometric mean over the shapes), each shape's seconds
+        per call, and `unsteady` where they scattered; `Rejected` with a verdict and the reason; or `JudgeFailed`, which says
+        nothing about the submission.
 
     Raises:
         ArenaError: the problem, hardware, file or sandbox is not there, or the device is not free.

@@ -102,15 +102,29 @@ def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> 
 
 
 def problem_on(problem: str, hardware: str | None, gpu: int) -> tuple[Problem, Hardware]:
-    """The problem, and the hardware by name or by detection. UsageError when the problem has no shapes for it."""
+    """The problem, and the hardware by name or by detection. UsageError when no score of the one can be taken on the other."""
     faults = Faults()
     asked = faults.collect(lambda: catalog.problem(problem))
     found = faults.collect(lambda: hardware_on(hardware, gpu))
     faults.raise_all()
     assert asked is not None and found is not None
-    if found.profile not in asked.shapes:
-        raise UsageError(f"{problem} has no shapes for profile {found.profile!r} (it has {', '.join(asked.shapes)})")
+    if reason := unscorable(asked, found):
+        raise UsageError(reason)
     return asked, found
+
+
+def unscorable(problem: Problem, hardware: Hardware) -> str:
+    """Why no score of the problem can be taken on that hardware, in one sentence; empty where one can.
+
+    DataError when a GPU is asked for and the problem's own Python breaks the contract.
+    """
+    if hardware.profile not in problem.shapes:
+        return f"{problem.name} has no shapes for profile {hardware.profile!r} (it has {', '.join(problem.shapes)})"
+    if hardware.profile == "cpu":  # its peaks are measured while scoring
+        return ""
+    from arena.judge import problem_code  # torch takes a second to import
+
+    return problem_code.lacking(problem, problem_code.load(problem, hardware.profile).rate, hardware, hardware.tflops)
 
 
 def hardware_on(hardware: str | None, gpu: int) -> Hardware:

@@ -103,7 +103,7 @@ def _line(name: str, path: Path) -> Line:
 
 def without_rules(problem: Problem) -> Problem:
     """The problem with nothing forbidden."""
-    return problem.model_copy(update={"forbidden": (), "forbidden_kernels": ()})
+    return problem.model_copy(update={"forbidden": (), "forbidden_kernels": (), "absent_libraries": ()})
 
 
 def without_tolerance(problem: Problem) -> Problem:

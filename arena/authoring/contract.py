@@ -217,7 +217,7 @@ def _answers(problem: Problem, refs: Inputs, inputs: Inputs) -> Iterator[tuple[s
 
 
 def _degenerate(ref: torch.Tensor, inputs: Inputs) -> Iterator[tuple[str, torch.Tensor]]:
-    """What a kernel may return that has computed little. An output, or a row, of one element is its own mean."""
+    """What a kernel may write that has computed little. An output, or a row, of one element is its own mean."""
     columns = ref.shape[-1] if ref.dim() else 1
     yield "zeros", torch.zeros_like(ref)
     if columns > 1:

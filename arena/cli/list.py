@@ -57,8 +57,10 @@ def _hardware() -> Rows:
         {
             "name": h.name,
             "title": h.title,
+            "memory_gb": h.memory_gb.value if h.memory_gb else None,
             "bandwidth_gb_s": h.bandwidth_gb_s.value if h.bandwidth_gb_s else "measured",
             "tflops": {rate: figure.value for rate, figure in h.tflops.items()} or "measured",
+            "unmeasured": h.unmeasured,
         }
         for h in catalog.hardwares().values()
     ]

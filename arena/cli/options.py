@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 import rich_click as click
 
 from arena import catalog
 from arena.cli.console import safe, tell
-from arena.errors import UsageError
+from arena.errors import Faults, UsageError
 from arena.gateway import network as network_
 from arena.gateway.config import Caps
-from arena.plan import problem_on
+from arena.plan import hardware_on, problem_on, unscorable
 from arena.schema import Hardware, Problem
 
 Pairs = list[tuple[Problem, Hardware]]
@@ -89,12 +89,33 @@ def problems(verb: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         ) -> None:
             if bool(names) == everything:
                 raise UsageError(f"name the problems to {verb}, or --all (known: {', '.join(catalog.problems())})")
-            pairs = [problem_on(name, hardware_name, gpu) for name in names or catalog.problems()]
+            pairs = _scorable(hardware_name, gpu) if everything else _named(names, hardware_name, gpu)
             command(*arguments, pairs=pairs, hardware_name=hardware_name, gpu=gpu, **options)
 
         return with_problems
 
     return decorate
+
+
+def _named(names: Sequence[str], hardware_name: str | None, gpu: int) -> Pairs:
+    """The problems of these names, each with the hardware; UsageError with every fault at once."""
+    faults = Faults()
+    found = [faults.collect(functools.partial(problem_on, name, hardware_name, gpu)) for name in names]
+    faults.raise_all()
+    return [pair for pair in found if pair is not None]
+
+
+def _scorable(hardware_name: str | None, gpu: int) -> Pairs:
+    """Every problem of which this hardware allows a score. Reports those that it leaves out; UsageError when none is left."""
+    hardware, pairs = hardware_on(hardware_name, gpu), Pairs()
+    for problem in catalog.problems().values():
+        if reason := unscorable(problem, hardware):
+            tell(f"left out: {safe(reason)}")
+        else:
+            pairs.append((problem, hardware))
+    if not pairs:
+        raise UsageError(f"no problem can be scored on {hardware.title}")
+    return pairs
 
 
 def network(command: Callable[..., None]) -> Callable[..., None]:

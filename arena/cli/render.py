@@ -23,18 +23,24 @@ def show_score(score: Score) -> None:
     else:
         tell(f"{score.problem} on {safe(score.device.name)}, {_ceilings(score.device)}")
         people.print(_shapes(score))
-        tell(f"verdict {verdict('passed')}, peak_fraction [bold]{score.peak_fraction:.4f}[/] (geometric mean)")
+        unsteady = ", [bold yellow]unsteady[/]" if score.unsteady else ""
+        tell(f"verdict {verdict('passed')}, peak_fraction [bold]{score.peak_fraction:.4f}[/] (geometric mean){unsteady}")
         if score.evidence:
             tell(safe(_launched(score.evidence)))
         if score.message:
             tell(f"[bold yellow]{safe(score.message)}[/]")
+        for known in score.similar:
+            tell(f"holds {known.share:.2f} of a well-known kernel: {safe(known.source)}")
         for shape in (*score.shapes, *score.latency):
+            if shape.unsteady:
+                scatter = f"its 95 % interval is ± {shape.half_width():.1%}, its processes lie {shape.apart():.1%} apart"
+                tell(f"unsteady {words(shape.shape)}: {scatter}")
             for reason in shape.disturbed:
                 tell(f"retimed {words(shape.shape)}: {safe(reason)}")
         if score.review_suggested:
             tell(
-                "Review it before you cite it: a shape is above 0.95 of its ceiling or was retimed more than once, "
-                "the device did not keep its speed, or no kernel was seen."
+                "Review it before you cite it: a shape is unsteady, above 0.95 of its ceiling or was retimed more than once, the "
+                "device did not keep its speed, no kernel was seen, or it holds much of a well-known kernel."
             )
     spent = score.timings
     parts = {"build": spent.build_s, "check": spent.check_s, "benchmark": spent.benchmark_s, "evidence": spent.evidence_s}
@@ -114,8 +120,8 @@ def _launched(found: Sequence[Evidence]) -> str:
 
 
 def _time(shape: TimedShape) -> tuple[str, ...]:
-    low_s, high_s = shape.ci95
-    return words(shape.shape), f"{shape.measured_s * 1e6:.1f} us", f"± {(high_s - low_s) / 2 / shape.measured_s:.1%}"
+    interval = f"{'unsteady ' if shape.unsteady else ''}± {shape.half_width():.1%}"
+    return words(shape.shape), f"{shape.measured_s * 1e6:.1f} us", interval
 
 
 def show_attainable(found: Attainable, hardware: Hardware) -> None:

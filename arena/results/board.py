@@ -26,6 +26,8 @@ class Trial(Record):
     """Cost of the model's answers. None when it is unknown, and for an agent without a model."""
     started_at: datetime
     review: Review | None
+    unsteady: bool
+    """Whether the timings of a scored shape lay too far apart."""
     review_suggested: bool
     message: str
 
@@ -75,6 +77,8 @@ class Column(Record):
     problem: Name
     version: int
     digest: str
+    superseded: bool = False
+    """Whether the table has a newer version of the problem. Then the column does not affect the order of the rows."""
 
 
 class Best(Record):

@@ -8,15 +8,16 @@ A trial counts as passed, as failed, or not at all:
     not counted  provider_error, judge_failed, and what a review calls a bug of arena: nothing was measured
 
 Trials are pooled only when their cells are equal and their agents could reach the same hosts. A changed problem or harness
-gets a column or row of its own. A trial with an open network is `unsealed`: shown, but never the best at a problem.
-Baselines have a table of their own; rows, their order and the best never use them.
+gets a column or row of its own. Only a problem's newest version affects the order of the rows. A trial with an open network
+is `unsealed`: shown, but never the best at a problem. Baselines have a table of their own; rows, their order and the best
+never use them.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,7 +91,8 @@ def _table(hardware: str, annotations: Sequence[Annotation], baselines: Sequence
         f"{score.device.name} ({score.device.ceilings} ceilings)" for a in annotations if isinstance(score := a.score, Passed)
     }
     # Sorting is stable: rows with equal results keep the order of their keys.
-    ordered = sorted(rows, key=_results, reverse=True)
+    newest = {column.key for column in columns if not column.superseded}
+    ordered = sorted(rows, key=lambda row: _results(row, newest), reverse=True)
     return Table(
         hardware=hardware,
         devices=tuple(sorted(devices)),
@@ -123,7 +125,11 @@ def _columns(annotations: Sequence[Annotation]) -> tuple[Column, ...]:
     states = sorted({(a.cell.problem, a.cell.problem_version, a.cell.problem_digest) for a in annotations})
     count = Counter((problem, version) for problem, version, _ in states)
     keys = [_column_key(*state, clash=count[state[:2]] > 1) for state in states]
-    return tuple(Column(key=key, problem=p, version=v, digest=d) for key, (p, v, d) in zip(keys, states, strict=True))
+    newest = {problem: version for problem, version, _ in states}  # sorted: the last one stays
+    return tuple(
+        Column(key=key, problem=p, version=v, digest=d, superseded=v < newest[p])
+        for key, (p, v, d) in zip(keys, states, strict=True)
+    )
 
 
 def _column_of(record: Baselines, columns: Sequence[Column]) -> str:
@@ -150,6 +156,7 @@ def _trial(annotation: Annotation) -> Trial:
         cost_usd=session.usage.cost_usd if session.usage else None,
         started_at=session.started_at,
         review=review,
+        unsteady=isinstance(score, Passed) and score.unsteady,
         review_suggested=isinstance(score, Passed) and score.review_suggested and review is None,
         message=score.message,
     )
@@ -180,9 +187,9 @@ def _entry(trials: Sequence[Trial]) -> Entry:
     )
 
 
-def _results(row: Row) -> tuple[int, float]:
-    """Problems solved, then the geometric mean of their medians: the order of the rows, which is not shown as a rank."""
-    medians = [entry.median for entry in row.entries.values() if entry.median is not None]
+def _results(row: Row, newest: Set[str]) -> tuple[int, float]:
+    """Problems solved in their newest version, then the geometric mean of their medians: the order of the rows, not a rank."""
+    medians = [entry.median for column, entry in row.entries.items() if column in newest and entry.median is not None]
     return len(medians), statistics.geometric_mean(medians) if medians else 0.0
 
 

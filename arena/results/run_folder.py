@@ -127,7 +127,7 @@ def fill_workspace(
     shutil.copyfile(problem_folder / "reference.py", run.work / "reference.py")
     for name in ("check.py", "benchmark.py"):
         shutil.copyfile(kit_folder / name, run.work / name)
-    facts = {"name", "title", "operator", "inputs", "outputs", "outputs_given", "tolerance", "stress", "forbidden"}
+    facts = {"name", "title", "operator", "inputs", "outputs", "tolerance", "stress", "forbidden"}
     sizes = {
         "profile": profile,
         "shapes": [dict(shape) for shape in shapes],

@@ -13,16 +13,14 @@ __global__ void twice(const float* x, float* y, long n) {
     if (i < n) y[i] = 2 * x[i];
 }
 
-at::Tensor doubled(const at::Tensor& x) {
-    at::Tensor y = at::empty_like(x);
+void doubled(const at::Tensor& x, const at::Tensor& y) {
     const long n = x.numel();
     twice<<<(n + 255) / 256, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(x.data_ptr<float>(), y.data_ptr<float>(), n);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return y;
 }
 """
-built = load_inline("doubled", "at::Tensor doubled(const at::Tensor& x);", SOURCE, functions=["doubled"])
+built = load_inline("doubled", "void doubled(const at::Tensor& x, const at::Tensor& y);", SOURCE, functions=["doubled"])
 
 
-def solution(x: Tensor) -> Tensor:
-    return built.doubled(x)
+def solution(x: Tensor, y: Tensor) -> None:
+    built.doubled(x, y)

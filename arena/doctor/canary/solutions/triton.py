@@ -2,7 +2,6 @@
 # Triton, which compiles for the GPU in the first call.
 # ruff: noqa: ANN001, ANN201
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -17,7 +16,5 @@ def double(x, y, n, BLOCK: tl.constexpr):  # noqa: N803
     tl.store(y + at, 2 * tl.load(x + at, mask=real), mask=real)
 
 
-def solution(x: Tensor) -> Tensor:
-    y = torch.empty_like(x)
+def solution(x: Tensor, y: Tensor) -> None:
     double[(triton.cdiv(x.numel(), BLOCK),)](x, y, x.numel(), BLOCK=BLOCK)
-    return y

@@ -1,9 +1,8 @@
 # verdict: incorrect
 # Zeros: a tolerance that accepts them checks nothing.
 
-import torch
 from torch import Tensor
 
 
-def solution(x: Tensor) -> Tensor:
-    return torch.zeros_like(x)
+def solution(x: Tensor, y: Tensor) -> None:
+    y.zero_()
