@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -181,8 +182,11 @@ def until(reached: Callable[[], object], what: str, limit_s: float = 60) -> None
 
 @contextmanager
 def interruptible_children() -> Iterator[None]:
-    """Let SIGINT end programs started in this block, also where this process ignores it and they would inherit that."""
-    before = signal.getsignal(signal.SIGINT)
+    """Let SIGINT end programs started in this block, also where this process ignores it and they would inherit that.
+
+    Outside the main thread, Python cannot change that, and nothing is interrupted there.
+    """
+    before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     if before == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from arena.schema import Annotation, BaselineLine, Baselines, Cell, Problem
+from arena.schema import Annotation, BaselineLine, Baselines, Cell, Passed, Problem
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SHAPE = {  # a TimedShape
@@ -74,6 +74,15 @@ def trial(
             and {"verdict": review, "summary": f"It is {review}.", "implication": "So it is.", "reviewed_at": START},
         }
     )
+
+
+def unsteady(found: Annotation) -> Annotation:
+    """A passed trial as it would be with scattered timings."""
+    assert isinstance(found.score, Passed)
+    scattered = {"unsteady": True, "ci95": (1.5e-6, 2.6e-6), "process_medians_s": (1.6e-6, 2e-6, 2.4e-6)}
+    shape = found.score.shapes[0].model_copy(update=scattered)
+    marks = {"unsteady": True, "review_suggested": True, "shapes": (shape,)}
+    return found.model_copy(update={"score": found.score.model_copy(update=marks)})
 
 
 def record(problem: str = "paged_attention", hardware: str = "h200", digest: str = "a", **given: object) -> Baselines:

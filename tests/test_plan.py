@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from arena import catalog
 from arena.errors import ArenaError, UsageError
 from arena.gateway.config import Caps
 from arena.gateway.network import Network
-from arena.plan import plan, seconds
+from arena.plan import plan, seconds, unscorable
 from arena.sandboxes import bwrap
 
 sandboxed = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
@@ -55,6 +56,27 @@ def test_plan_reports_a_missing_cli_and_key_together():
     assert "paged_attention" in text
     assert "Claude Code is not installed in" in text and "`arena install claude`" in text
     assert "ANTHROPIC_API_KEY" in text
+
+
+def test_plan_refuses_what_the_gpu_has_no_arithmetic_for():
+    pytest.importorskip("torch")
+    with pytest.raises(UsageError) as refused:
+        plan("fp8_gemm", hardware="a100-80gb-sxm", budget="soon")
+    first, lacking, budget = str(refused.value).splitlines()
+    assert first == "2 faults:"
+    assert lacking == (
+        "1. NVIDIA A100 SXM4 80 GB has no fp8 arithmetic, whose peak bounds fp8_gemm "
+        "(it has fp64, fp32, tf32, fp16, bf16, int8): choose another problem or other hardware"
+    )
+    assert "--budget 'soon'" in budget
+
+
+@pytest.mark.parametrize("hardware", [name for name, entry in catalog.hardwares().items() if entry.profile == "gpu"])
+def test_every_gpu_but_the_a100_takes_every_problem(hardware):
+    pytest.importorskip("torch")
+    reasons = {name: unscorable(problem, catalog.hardware(hardware)) for name, problem in catalog.problems().items()}
+    lacking = ["fp8_gemm"] if hardware == "a100-80gb-sxm" else []
+    assert [name for name, reason in reasons.items() if reason] == lacking
 
 
 def test_plan_reports_one_fault_as_it_is():

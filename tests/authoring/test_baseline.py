@@ -22,8 +22,8 @@ from arena.schema import BaselineLine
 
 sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
-ROUGH = "\n\nexact = solution\n\n\ndef solution(*inputs):\n    return exact(*inputs) * 1.05\n"
-FRAIL = "\n\nexact = solution\n\n\ndef solution(*inputs):\n    assert inputs[0].abs().max() < 50\n    return exact(*inputs)\n"
+ROUGH = "\n\nexact = solution\n\n\ndef solution(*tensors):\n    exact(*tensors)\n    tensors[-1].mul_(1.05)\n"
+FRAIL = "\n\nexact = solution\n\n\ndef solution(*tensors):\n    assert tensors[0].abs().max() < 50\n    exact(*tensors)\n"
 MEASURE = """
 from arena import catalog, paths
 from arena.authoring import baseline

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command import ROOT, RUN, Arena
+from command import ROOT, RUN, Arena, needs_sandbox
 
 COMMANDS = (
     "run",
@@ -48,7 +48,7 @@ def test_help_lists_every_command(shared: Arena) -> None:
             "unknown cheat of paged_attention 'exit_zer': did you mean 'exit_zero'? (known: exit_zero, ",
         ),
         ((*RUN, "-m", "replay/x"), "unknown run with stored file writes 'x' (known: none)"),
-        ((*RUN, "--hardware", "H20"), "unknown hardware 'H20': did you mean 'h200'? (known: h200, "),
+        ((*RUN, "--hardware", "H20"), "unknown hardware 'H20': did you mean 'h20'? (known: h20, h200, "),
         ((*RUN, "--sandbox", "brap"), "unknown sandbox 'brap'"),
         (("score", "x.py", "-p", "paged"), "unknown problem 'paged'"),
         (("score", "no/such.py", "-p", "paged_attention", "--hardware", "cpu"), "no/such.py: no such file"),
@@ -92,6 +92,38 @@ def test_unknown_names_list_the_choices(words: tuple[str, ...], message: str, sh
     assert error.startswith(message)
     assert "\n" not in error
     assert not shared.runs
+
+
+A100 = ("--hardware", "a100-80gb-sxm")
+NO_FP8 = "NVIDIA A100 SXM4 80 GB has no fp8 arithmetic, whose peak bounds fp8_gemm (it has fp64, "
+
+
+@pytest.mark.parametrize("words", [("run", "-p"), ("score", "x.py", "-p"), ("check",)], ids=str)
+def test_problem_of_an_absent_arithmetic_is_refused(words: tuple[str, ...], shared: Arena) -> None:
+    pytest.importorskip("torch")
+    error = shared.refused(*words, "fp8_gemm", *A100)
+    assert error.startswith(NO_FP8)
+    assert "\n" not in error
+    assert not shared.runs
+
+
+@needs_sandbox
+def test_check_all_leaves_out_what_the_gpu_cannot_score(shared: Arena) -> None:
+    pytest.importorskip("torch")
+    done = shared("check", "--all", *A100)
+    left_out, *rest = done.err.splitlines()
+    assert left_out.startswith(f"left out: {NO_FP8}")
+    # The others come next, and this machine has no such GPU.
+    assert done.code == 2
+    assert any("NVIDIA A100 SXM4 80 GB" in line for line in rest if line.startswith("arena: "))
+
+
+def test_every_fault_of_the_named_problems_is_reported(shared: Arena) -> None:
+    pytest.importorskip("torch")
+    lines = shared.refused("check", "fp8_gemm", "paged", *A100).splitlines()
+    assert lines[0] == "2 faults:"
+    assert lines[1].startswith(f"1. {NO_FP8}")
+    assert lines[2].startswith("2. unknown problem 'paged'")
 
 
 @pytest.mark.parametrize(

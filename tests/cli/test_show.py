@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from command import ROOT, RUN, Arena, copy
+from records import trial, unsteady
 
+from arena.files import documents
 from arena.sandboxes import bwrap
 
 
@@ -34,7 +36,7 @@ def test_show_prints_the_annotation(tested: Arena) -> None:
     assert (shown["run_id"], shown["score"]["verdict"]) == (annotation.stem, "missing")
     done = tested("show", annotation.stem)
     assert (done.code, done.out) == (0, "")
-    assert "nop (builtin) on paged_attention v1, cpu, budget 2700 s" in done.err
+    assert "nop (builtin) on paged_attention v2, cpu, budget 2700 s" in done.err
     assert "verdict missing: there is no solution.py" in done.err
     error = tested.refused("show", annotation.stem[:-4] + "ffff")
     assert f"did you mean '{annotation.stem}'?" in error
@@ -50,6 +52,21 @@ def test_show_of_a_run_without_a_result(tested: Arena) -> None:
     assert (
         tested.refused("annotate", run, "-v", "clean", "-s", "x") == f"run {run} is interrupted: it has no annotation to review"
     )
+
+
+def test_show_and_the_board_mark_an_unsteady_score(arena: Arena) -> None:
+    found = unsteady(trial(0.5, hardware="cpu"))
+    (arena.home / "annotations").mkdir(parents=True)
+    documents.write_yaml(arena.home / "annotations" / f"{found.run_id}.yaml", found)
+    done = arena("show", found.run_id)
+    assert done.code == 0, done.err
+    assert "peak_fraction 0.5000 (geometric mean), unsteady" in done.err
+    assert arena.json("show", found.run_id)["score"]["unsteady"]
+    assert arena("leaderboard").code == 0
+    board = arena.board()
+    assert "**0.500**?± n=1" in board["LEADERBOARD.md"].decode()
+    [row] = json.loads(board["leaderboard.json"])["tables"][0]["rows"]
+    assert row["entries"]["paged_attention v1"]["trials"][0]["unsteady"]
 
 
 def test_list_shows_runs_known_only_by_annotation(tested: Arena) -> None:

@@ -298,7 +298,7 @@ def test_canaries_pass_on_a_cpu(shared: Arena) -> None:
 @no_gpu
 def test_failing_canary_shows_the_judges_message(arena: Arena) -> None:
     pytest.importorskip("torch")
-    arena.edit("arena/doctor/canary/solutions/torch.py", lambda text: text.replace("x * 2", "x * 3"))
+    arena.edit("arena/doctor/canary/solutions/torch.py", lambda text: text.replace("torch.mul(x, 2,", "torch.mul(x, 3,"))
     arena.edit("arena/doctor/canary/solutions/wrong_zeros.py", lambda text: text + "\n\nraise SystemError('no compiler')\n")
     done = arena("doctor", "--score")
     assert done.code == 2

@@ -27,21 +27,21 @@ from arena.judge import evaluation, problem_code, worker_client
 from arena.judge.device.detect import open_device
 from arena.judge.sampling import CPU
 from arena.judge.score_math import peak_fraction
+from arena.judge.sets import Seeds
 from arena.judge.timing import ScoringContext, Stopwatch
-from arena.judge.window import Seeds
 from arena.results import annotations, leaderboard, run_folder
 from arena.sandboxes import bwrap
 from arena.schema import Annotation, Passed, Problem
 from arena.submission import Submission
 
 FOLDER = Path(__file__).parents[1] / "given"
-HONEST = (FOLDER.parent / "submissions_given" / "honest.py").read_text()
+HONEST = (FOLDER.parent / "submissions" / "honest.py").read_text()
 FACTS = (FOLDER / "problem.yaml").read_text() + "latency: {cpu: [{R: 2, N: 64}]}\n"
 SMALL = {"R": 2, "N": 64}
 WRONG = HONEST + "    if len(x) == 2:\n        y.zero_()\n"
 ROUGH = HONEST + "    y *= 1.5\n    if len(x) == 2:\n        raise ValueError\n"
 # A window would be ten seconds long if nothing else bounded it.
-QUICK = replace(CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3, window_s=10.0, max_calls=20, latency_calls=50)
+QUICK = replace(CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3, window_s=10.0, max_calls=20)
 sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
@@ -97,7 +97,7 @@ def test_latency_is_reported_and_not_scored(tmp_path: Path) -> None:
     assert result.peak_fraction == peak_fraction([shape.peak_fraction])
     assert not hasattr(small, "peak_fraction")
     assert 0 < small.ceiling_s < small.measured_s < 1e-3
-    assert (shape.calls_per_window, small.calls_per_window) == (20, 50)
+    assert (shape.calls_per_window, small.calls_per_window) == (20, 20)
     assert set(small.error) == {"rel_fro", "row", "el"} and small.windows == 3
 
 
@@ -128,9 +128,7 @@ def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
 
     source = HONEST + "    if len(x) == 2:\n        import time\n        time.sleep(1)\n"
     asked = problem(tmp_path)
-    few = replace(
-        QUICK, min_calls=2, max_calls=2, latency_calls=2, min_windows=1, max_windows=1, audit_windows=0, drift=0.01, repeats=1
-    )
+    few = replace(QUICK, min_calls=2, max_calls=2, min_windows=1, max_windows=1, audit_windows=0, drift=0.01, repeats=1)
     with open_device(catalog.hardware("cpu"), 0) as device:
         context = ScoringContext(asked, problem_code.load(asked, "cpu", FOLDER), device.memory, few, Seeds(), Stopwatch())
         submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
@@ -138,7 +136,7 @@ def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
         start = partial(worker_client.start, submission, sandbox=bwrap, **how)
         [process] = evaluation.run(context, "cpu", start, anchor, lambda _: None)
     assert time.monotonic() - readings[0] > 3.0
-    assert process.shapes[1].samples_s[0] > 1
+    assert process.shapes[1].windows_s[0] > 1
     assert process.anchors_gb_s == (100.0, 100.0)
     assert process.dropped == ()
 

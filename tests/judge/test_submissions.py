@@ -7,13 +7,17 @@ import pytest
 
 pytest.importorskip("torch")
 
-from submission import read
+from submission import SHIPPED, followed, header, read
 
 from arena import catalog, judge
+from arena.files import documents
 from arena.judge.sampling import CPU
 from arena.sandboxes import bwrap
+from arena.schema import Problem
 
 HERE = Path(__file__).parents[1] / "submissions"
+FOLDER = HERE.with_name("given")
+GIVEN = documents.read_yaml(FOLDER / "problem.yaml", Problem, name="given")
 QUICK = replace(
     CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3, call_limit_s=5.0, first_call_limit_s=5.0, build_limit_s=20.0
 )
@@ -23,16 +27,9 @@ QUICK = replace(
 sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
-def scored(submission, sampling=QUICK, sandbox=bwrap):
-    problem = catalog.problem("paged_attention")
-    return judge.score(
-        submission,
-        problem,
-        catalog.hardware("cpu"),
-        digest=catalog.problem_digest(problem.name),
-        sandbox=sandbox,
-        sampling=sampling,
-    )
+def scored(submission, problem=GIVEN, folder=FOLDER, sandbox=bwrap):
+    hardware = catalog.hardware("cpu")
+    return judge.score(submission, problem, hardware, digest="", sandbox=sandbox, sampling=QUICK, folder=folder)
 
 
 class Broken:
@@ -44,7 +41,7 @@ class Broken:
 
 @sandboxed
 def test_worker_failing_before_the_solution_is_a_judge_failure():
-    submission, _ = read(HERE / "static_output.py")
+    submission, _ = read(HERE / "honest.py")
     result = scored(submission, sandbox=Broken())
     assert (result.verdict, "no library" in result.message) == ("judge_failed", True), result.message
 
@@ -53,7 +50,10 @@ def test_worker_failing_before_the_solution_is_a_judge_failure():
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.py")), ids=lambda path: path.stem)
 def test_verdict(path):
     submission, wanted = read(path)
-    result = scored(submission)
+    before = followed(path)
+    shipped = (catalog.problem("paged_attention"), None)
+    result = scored(submission, *(shipped if before and before.parent == SHIPPED else ()))
     assert result.verdict == wanted, result.message
+    assert header(path.read_text(), "message") in result.message
     assert hasattr(result, "peak_fraction") == (wanted == "passed")
     assert "\n" not in result.message

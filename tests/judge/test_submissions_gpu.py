@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -14,7 +15,7 @@ from submission import read
 from arena import catalog, judge, paths
 from arena.judge.sampling import GPU
 from arena.sandboxes import bwrap
-from arena.schema import Passed
+from arena.schema import Passed, VendorLibrary
 from arena.submission import Submission, collect
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timing]
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timing]
 QUICK = replace(GPU, processes=1, repeats=0, counters=False)
 HERE = Path(__file__).parents[1] / "submissions_gpu"
 OURS = paths.problems() / "paged_attention" / "solutions"
-MARGIN = 1 + GPU.wall_margin
+MARGIN = 1.02
 OWN = [path for stem, path in catalog.solutions(OURS.parent, "gpu").items() if stem.startswith(("wrong_", "cheat_"))]
 """The problem's own wrong and cheating solutions for a GPU."""
 
@@ -33,6 +34,7 @@ def scored(submission, latency=()):
     problem = catalog.problem("paged_attention")
     # Two shapes that differ in everything are enough for a verdict, and a shape costs seconds.
     problem = problem.model_copy(update={"shapes": {"gpu": problem.shapes["gpu"][1::3]}, "latency": {"gpu": latency}})
+    problem = problem.model_copy(update={"absent_libraries": get_args(VendorLibrary)})
     hardware = catalog.hardware_of(torch.cuda.get_device_name())
     return judge.score(submission, problem, hardware, digest="", sandbox=bwrap, sampling=QUICK)
 
@@ -69,10 +71,9 @@ honest = solution
 
 
 def solution(q, *others):
-    out = honest(q, *others)
+    honest(q, *others)
     if len(q) == 1:
         torch.cuda.synchronize()
-    return out
 """
 
 
@@ -85,7 +86,7 @@ def test_latency_shapes_have_a_launch_mode_of_their_own(more, launch_mode):
     result = scored(Submission(source, hashlib.sha256(source).hexdigest()), latency=(small,))
     assert isinstance(result, Passed), result.message
     [found] = result.latency
-    print(found.measured_s, found.wall_s, found.calls_per_window, result.timings)  # for docs/measurements/judge.md
+    print(found.measured_s, found.alone_s, found.calls_per_window, result.timings)  # for docs/measurements/judge.md
     assert {shape.launch_mode for shape in result.shapes} == {"graph"}
     assert found.launch_mode == launch_mode
     assert not found.vetoed

@@ -15,7 +15,8 @@ from arena.files import documents  # noqa: E402
 from arena.judge import problem_code, worker_client  # noqa: E402
 from arena.judge.device.memory import HostMemory, layout  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
-from arena.judge.window import PREPARE_TRIES, Disturbed, InputSpec, Sets, prepare_inputs  # noqa: E402
+from arena.judge.sets import Disturbed, InputSpec, Sets  # noqa: E402
+from arena.judge.window import PREPARE_TRIES, prepare_inputs  # noqa: E402
 from arena.sandboxes import bwrap  # noqa: E402
 from arena.schema import Problem  # noqa: E402
 from arena.submission import collect  # noqa: E402
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {
 FOLDER = Path(__file__).parents[1] / "given"
 PROBLEM = documents.read_yaml(FOLDER / "problem.yaml", Problem, name="given")
 SHAPE = {"R": 8, "N": 16}
-HONEST = Path(__file__).parents[1] / "submissions_given" / "honest.py"
+HONEST = Path(__file__).parents[1] / "submissions" / "honest.py"
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def worker():
     """A frozen worker that waits for its first order."""
     submission = collect(HONEST.parent, HONEST.name)
     with worker_client.start(submission, sandbox=bwrap, cpus=None, gpu=None, env={}, logs=None, total_limit_s=60) as started:
-        started.wait_until_ready("host")
+        started.wait_until_ready(HostMemory())
         started.freeze()
         yield started
 
@@ -42,7 +43,7 @@ def worker():
 def sets():
     memory, floats = HostMemory(), layout([((8, 16), torch.float32)])
     inputs, outputs = memory.buffer(floats.set_bytes), memory.buffer(floats.set_bytes)
-    return Sets(memory, memory.staging(inputs), inputs, outputs, floats, floats, 1, True, 0.0)
+    return Sets(memory, memory.staging(inputs), inputs, outputs, floats, floats, 1)
 
 
 def let_run():

@@ -4,9 +4,10 @@ import json
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from records import trial
+from records import trial, unsteady
 
 from arena.results import leaderboard
 from arena.results.board import Board, Entry
@@ -68,6 +69,17 @@ def field(*trials: Annotation) -> str:
 )
 def test_page_shows_each_outcome_in_its_field(trials: list[tuple], text: str) -> None:
     assert field(*(trial(outcome, number, *more) for number, (outcome, *more) in enumerate(trials))) == text
+
+
+def test_unsteady_trials_are_marked() -> None:
+    shaky = unsteady(trial(0.6, 1))
+    assert [each.unsteady for each in entry(trial(0.5), shaky).trials] == [False, True]
+    assert field(trial(0.5), shaky) == "**0.550**?± (0.500–0.600) 2/2"
+    assert field(unsteady(trial(0.97))) == "**0.970**?± n=1"
+    assert field(unsteady(trial(0.6, 0, "clean"))) == "**0.600**±✓ n=1"
+    text = page(board(trial(0.5), shaky))
+    assert "| passed?± | 0.600 |" in text
+    assert "| paged_attention v1 | 0.600?± |" in text, "the best number of a problem keeps its mark"
 
 
 def test_entry_counts_passed_and_failed_trials() -> None:
@@ -168,6 +180,37 @@ def test_rows_with_more_solved_come_first() -> None:
         trial(0.3, 6, model="three", problem="top_k"),
     ).tables
     assert [row.model for row in table.rows] == ["three", "two", "one", "a", "b"]
+
+
+def test_an_old_version_stands_apart_from_the_newest() -> None:
+    old: dict[str, Any] = {"problem_version": 1}
+    new: dict[str, Any] = {"problem_version": 2, "problem_digest": "c" * 64}
+    (table,) = board(
+        trial(0.9, 0, model="both", **old),
+        trial(0.2, 1, model="both", **new),
+        trial(0.95, 2, model="old", **old),
+        trial(0.95, 3, model="old", problem="top_k", **old),
+        trial(0.3, 4, model="new", **new),
+        trial(0.1, 5, model="new", problem="top_k", **old),
+    ).tables
+    assert [(column.key, column.superseded) for column in table.columns] == [
+        ("paged_attention v1", True),
+        ("paged_attention v2", False),
+        ("top_k v1", False),
+    ]
+    assert [row.model for row in table.rows] == ["new", "old", "both"], "an old version's number moves no row"
+    assert {row.model: {key: entry.median for key, entry in row.entries.items()} for row in table.rows}["both"] == {
+        "paged_attention v1": 0.9,
+        "paged_attention v2": 0.2,
+    }
+    assert [(best.column, best.model) for best in table.best] == [
+        ("paged_attention v1", "old"),
+        ("paged_attention v2", "new"),
+        ("top_k v1", "old"),
+    ]
+    lines = page(Board(trials=6, tables=(table,))).splitlines()
+    solved = {line.split(" | ")[0]: line.split(" | ")[-2] for line in lines if re.match(r"\| builtin · \w+ \|", line)}
+    assert solved == {"| builtin · new": "2/2", "| builtin · old": "1/1", "| builtin · both": "1/1"}
 
 
 def test_best_omits_withdrawn_numbers() -> None:

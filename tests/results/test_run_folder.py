@@ -129,7 +129,7 @@ def test_fill_workspace_writes_only_public_facts(tmp_path: Path) -> None:
     assert {path.name for path in run.work.iterdir()} == {"reference.py", "check.py", "benchmark.py", "problem.json", "PROMPT.md"}
     assert prompt == run.work.joinpath("PROMPT.md").read_text() == "Addition on some CPU (cpu)\n- N = 16\n- N = 32\n"
     facts = json.loads(run.work.joinpath("problem.json").read_text())
-    names = "bytes flops forbidden inputs latency name operator outputs outputs_given profile shapes stress title tolerance"
+    names = "bytes flops forbidden inputs latency name operator outputs profile shapes stress title tolerance"
     assert " ".join(sorted(facts)) == names
     assert facts["shapes"] == [{"N": 16}, {"N": 32}]
     assert (facts["flops"], facts["bytes"]) == ([16.0, 32.0], [192.0, 384.0])

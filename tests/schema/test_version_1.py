@@ -40,6 +40,7 @@ def test_passed_scores_are_read(mode, launch_mode, tmp_path):
     found = annotation(PASSED.replace("MODE", mode), tmp_path)
     assert isinstance(found.score, Passed)
     assert found.score.shapes[0].launch_mode == launch_mode
+    assert (found.score.unsteady, found.score.shapes[0].unsteady) == (False, False)
     assert found.score.timings.evidence_s == 0.5
     assert (found.schema_version, found.score.schema_version) == (2, 2)
 

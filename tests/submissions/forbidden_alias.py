@@ -3,5 +3,5 @@
 from torch.nn.functional import scaled_dot_product_attention as fast
 
 
-def solution(q, kv, block_table, seq_lens):
-    return fast(q, kv, kv)
+def solution(x, y, count):
+    y.copy_(fast(x, x, x))

@@ -15,7 +15,7 @@ class _P:
     def pack(self, magic, seq, status, s):
         data = _pack.pack(magic, seq, status, s)
         if seq == AT:
-            os.write(int(sys.argv[1]), data)
+            os.write(int(sys.argv[2]), data)
             os._exit(0)
         return data
 

@@ -1,4 +1,4 @@
 # verdict: crashed
 # Does not parse.
-def solution(q, kv, block_table, seq_lens)
-    return q
+def solution(x, y, count)
+    y.copy_(x)

@@ -1,4 +1,4 @@
 # verdict: crashed
 # Defines something else.
-def answer(q, kv, block_table, seq_lens):
-    return q
+def answer(x, y, count):
+    y.copy_(x)

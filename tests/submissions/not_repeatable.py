@@ -1,10 +1,11 @@
 # verdict: incorrect
-# follows: naive
+# follows: honest
 # Wrong in one call of seven, like a race.
 honest, calls = solution, [0]
 
 
-def solution(q, kv, block_table, seq_lens):
+def solution(x, y, count):
     calls[0] += 1
-    out = honest(q, kv, block_table, seq_lens)
-    return out if calls[0] % 7 else -out
+    honest(x, y, count)
+    if calls[0] % 7 == 0:
+        y.neg_()

@@ -17,9 +17,7 @@ def solution(*tensors):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(torch.cuda.Stream()):
             graph.capture_begin(pool=pools[0])
-            out = honest(*tensors)
+            honest(*tensors)
             graph.capture_end()
-        graphs[key] = graph, out
-    graph, out = graphs[key]
-    graph.replay()
-    return out
+        graphs[key] = graph
+    graphs[key].replay()

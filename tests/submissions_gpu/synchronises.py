@@ -7,7 +7,6 @@ import torch
 honest = solution
 
 
-def solution(q, kv, block_table, seq_lens):
-    out = honest(q, kv, block_table, seq_lens)
+def solution(q, kv, block_table, seq_lens, out):
+    honest(q, kv, block_table, seq_lens, out)
     torch.cuda.synchronize()
-    return out

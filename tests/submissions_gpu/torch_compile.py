@@ -9,7 +9,7 @@ import triton
 
 
 @torch.compile(dynamic=True)
-def joined(parts, weights, lens, like, splits, block):
+def joined(parts, weights, lens, out, splits, block):
     tiles = (lens + block - 1) // block
     last = tiles.cumsum(0)
     total = last[-1]
@@ -22,15 +22,15 @@ def joined(parts, weights, lens, like, splits, block):
     owner = (end <= slot[:, None]).sum(1).clamp(max=lens.shape[0] - 1)
     used = ((slot >= begin[owner]) & (slot < end[owner]))[:, None]
     weights = torch.where(used, weights, float("-inf"))
-    lowest = torch.full(like.shape[:2], float("-inf"), device=lens.device)
+    lowest = torch.full(out.shape[:2], float("-inf"), device=lens.device)
     top = lowest.scatter_reduce(0, owner[:, None].expand_as(weights), weights, "amax")
     share = torch.where(used, torch.exp2(weights - top[owner]), 0.0)
-    mass = torch.zeros(like.shape[:2], device=lens.device).index_add(0, owner, share)
+    mass = torch.zeros(out.shape[:2], device=lens.device).index_add(0, owner, share)
     parts = torch.where(used[..., None], parts * share[..., None], 0.0)
-    return (torch.zeros(like.shape, device=lens.device).index_add(0, owner, parts) / mass[..., None]).to(like.dtype)
+    out.copy_(torch.zeros(out.shape, device=lens.device).index_add(0, owner, parts) / mass[..., None])
 
 
-def solution(q, kv, block_table, seq_lens):
+def solution(q, kv, block_table, seq_lens, out):
     B, Hq, D = q.shape
     page, Hkv = kv.shape[2:4]
     block = max(16, min(128, 8192 // D))
@@ -42,4 +42,4 @@ def solution(q, kv, block_table, seq_lens):
         HQ=Hq, HKV=Hkv, D=D, PAGE=page, ROWS=max(16, triton.next_power_of_2(Hq // Hkv)),
         BLOCK_T=block, MOST_B=triton.next_power_of_2(B), num_stages=5,
     )  # fmt: skip
-    return joined(parts, weights, seq_lens, q, splits, block)
+    joined(parts, weights, seq_lens, out, splits, block)

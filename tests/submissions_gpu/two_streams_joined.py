@@ -7,17 +7,17 @@ import torch
 honest, streams = solution, []
 
 
-def solution(q, kv, block_table, seq_lens):
+def solution(q, kv, block_table, seq_lens, out):
     half = q.shape[0] // 2
     if not half:
-        return honest(q, kv, block_table, seq_lens)
+        honest(q, kv, block_table, seq_lens, out)
+        return
     if not streams:
         streams.append(torch.cuda.Stream())
     side, main = streams[0], torch.cuda.current_stream()
     # What the second stream frees it takes again only after this wait, when the first stream has read it.
     side.wait_stream(main)
     with torch.cuda.stream(side):
-        second = honest(q[half:], kv, block_table[half:], seq_lens[half:])
-    first = honest(q[:half], kv, block_table[:half], seq_lens[:half])
+        honest(q[half:], kv, block_table[half:], seq_lens[half:], out[half:])
+    honest(q[:half], kv, block_table[:half], seq_lens[:half], out[:half])
     main.wait_stream(side)
-    return torch.cat([first, second])

@@ -1,0 +1,79 @@
+"""What the windows of a GPU's shape become: the overhead taken off, and a call alone that counts where calls overlapped."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from arena.errors import JudgeError
+from arena.judge import scoring, timing
+from arena.judge.device.memory import layout
+from arena.judge.sampling import GPU
+from arena.schema import Device
+
+DEVICE = Device(name="a GPU", bandwidth_gb_s=1000.0, tflops={"bf16": 100.0}, ceilings="datasheet")
+PROBLEM = SimpleNamespace(flops=lambda shape: 1.0, bytes=lambda shape: 5e4, name="made_up")
+CONTEXT: Any = SimpleNamespace(problem=PROBLEM, code=SimpleNamespace(rate="bf16"), sampling=GPU)
+OVERHEAD_S, ALONE_OVERHEAD_S = 290e-6, 295e-6
+
+
+def process(call_s: float, alone_s: float, overhead_s: float = OVERHEAD_S) -> timing.ShapeTiming:
+    """Three windows of ten calls, and three calls alone, in one worker process."""
+    overhead = timing.Overhead(overhead_s, 1e-4, ALONE_OVERHEAD_S, 1e-5)
+    windows, alone = (OVERHEAD_S + 10 * call_s,) * 3, (ALONE_OVERHEAD_S + alone_s,) * 3
+    return timing.ShapeTiming("graph", 10, windows, alone, overhead, {"rel_fro": 0.0})
+
+
+def timed(*processes: timing.ShapeTiming) -> Any:
+    return scoring._timed(CONTEXT, DEVICE, {"N": 1}, list(processes))
+
+
+@pytest.mark.parametrize(
+    ("call_us", "alone_us", "counted_us"),
+    [(100.0, 100.0, 100.0), (100.0, 111.0, 100.0), (100.0, 113.0, 113.0), (100.0, 80.0, 100.0), (1000.0, 1029.0, 1000.0)],
+    ids=["alike", "cold code", "overlapped", "faster alone", "long"],
+)
+def test_a_call_gains_nothing_from_the_calls_beside_it(call_us: float, alone_us: float, counted_us: float) -> None:
+    found = timed(*[process(call_us / 1e6, alone_us / 1e6)] * 3)
+    assert found.measured_s == pytest.approx(counted_us / 1e6)
+    assert found.vetoed == (counted_us != call_us)
+    assert found.alone_s == pytest.approx(alone_us / 1e6)
+
+
+def test_the_least_overhead_of_all_processes_counts() -> None:
+    """One that was measured while something disturbed the machine takes nothing off the others."""
+    found = timed(process(1e-4, 1e-4), process(1e-4, 1e-4, overhead_s=2 * OVERHEAD_S), process(1e-4, 1e-4))
+    assert found.overhead_s == OVERHEAD_S
+    assert found.process_medians_s == pytest.approx((1e-4, 1e-4, 1e-4))
+
+
+def test_no_time_is_below_zero() -> None:
+    run = process(1e-4, 1e-4)
+    assert run.samples_s(1.0) == (timing.SHORTEST_CALL_S,) * 3
+    assert run.alone_samples_s(1.0) == (timing.SHORTEST_CALL_S,) * 3
+
+
+@pytest.mark.parametrize(("room_gb", "count"), [(40.0, 20), (12.0, 6), (6.0, 3)], ids=["80 GB card", "24 GB card", "just enough"])
+def test_the_number_of_sets_follows_from_the_memory(room_gb: float, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, shape = planned(room_gb, monkeypatch)
+    assert context.room(shape) == count
+
+
+def test_a_shape_that_cannot_fit_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    context, shape = planned(5.9, monkeypatch)
+    with pytest.raises(JudgeError, match=r"made_up at N=1 does not fit on this device: 3 sets take 6\.0 GB, and 5\.9 GB"):
+        context.room(shape)
+
+
+def planned(room_gb: float, monkeypatch: pytest.MonkeyPatch) -> tuple[timing.ScoringContext, dict[str, int]]:
+    """A context for sets with inputs of 0.8 GB and outputs of 0.4 GB, of which the judge holds the inputs twice."""
+    import torch
+
+    memory = SimpleNamespace(room_bytes=lambda: int(room_gb * 1e9))
+    unused: Any = None
+    context = timing.ScoringContext(PROBLEM, unused, memory, GPU, unused, unused)  # type: ignore[arg-type]
+    monkeypatch.setattr(timing.ScoringContext, "input_layout", lambda *_: layout([((800_000_000,), torch.uint8)]))
+    monkeypatch.setattr(timing.ScoringContext, "output_layout", lambda *_: layout([((400_000_000,), torch.uint8)]))
+    return context, {"N": 1}

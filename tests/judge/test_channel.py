@@ -1,0 +1,296 @@
+"""The channel between judge and worker: what a submission does to it gets a verdict that counts, within its limit."""
+
+import errno
+import hashlib
+import os
+import socket
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import replies  # noqa: E402
+
+from arena import catalog, judge  # noqa: E402
+from arena.errors import JudgeError, SandboxError  # noqa: E402
+from arena.files import documents  # noqa: E402
+from arena.judge import worker_client  # noqa: E402
+from arena.judge.device.memory import HostMemory  # noqa: E402
+from arena.judge.rejection import Rejection, refusal_under_way, shortage  # noqa: E402
+from arena.judge.sampling import CPU  # noqa: E402
+from arena.sandboxes import MIB, bwrap  # noqa: E402
+from arena.schema import Problem  # noqa: E402
+from arena.submission import Submission  # noqa: E402
+
+HERE = Path(__file__).parents[1] / "submissions_channel"
+FOLDER = Path(__file__).parents[1] / "given"
+PROBLEM = documents.read_yaml(FOLDER / "problem.yaml", Problem, name="given")
+QUICK = replace(
+    CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3, call_limit_s=6.0, first_call_limit_s=6.0, build_limit_s=60.0
+)
+LIMIT_S = 90.0
+"""For any score here, many times what an idle machine takes. The attacks that it bounds last 600 s."""
+sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+
+
+def header(source, key):
+    found = [line.removeprefix(f"# {key}: ") for line in source.splitlines()[:2] if line.startswith(f"# {key}: ")]
+    return found[0] if found else ""
+
+
+def source_of(name):
+    """The text of a submission, behind those that it follows."""
+    text = (HERE / f"{name}.py").read_text()
+    before = header(text, "follows")
+    return f"{source_of(before)}\n\n{text}" if before else text
+
+
+def submitted(source):
+    return Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
+
+
+class Small:
+    """A sandbox with little memory: a submission that takes all of it must not take the machine's."""
+
+    def __init__(self, proof_s: float = 60.0):
+        self.proof_s = proof_s
+
+    def missing(self):
+        return bwrap.missing()
+
+    @contextmanager
+    def run(self, spec):
+        with bwrap.run(replace(spec, limits=replace(spec.limits, memory_bytes=1024 * MIB))) as running:
+            running.proof_s = self.proof_s
+            yield running
+
+
+def scored(source, *, sandbox=None, logs=None, **sampling):
+    began_s = time.monotonic()
+    result = judge.score(
+        submitted(source),
+        PROBLEM,
+        catalog.hardware("cpu"),
+        digest="",
+        sandbox=sandbox or Small(),
+        sampling=replace(QUICK, **sampling),
+        folder=FOLDER,
+        logs=logs,
+    )
+    assert time.monotonic() - began_s < LIMIT_S
+    return result
+
+
+@sandboxed
+@pytest.mark.parametrize("name", sorted(path.stem for path in HERE.glob("*.py")))
+def test_verdict(name, monkeypatch):
+    monkeypatch.setattr(worker_client, "GRACE_S", 1.0)
+    result = scored(source_of(name))
+    assert result.verdict == header((HERE / f"{name}.py").read_text(), "verdict"), result.message
+
+
+# ------------------------------------------------------------------ descriptors
+
+
+def test_nothing_can_be_queued_towards_the_judge():
+    channel = worker_client.Channel()
+    theirs = socket.socket(fileno=os.dup(channel.worker_fds[0]))
+    with theirs, socket.socket() as sent:
+        for message, fds in ((b"x", [sent.fileno()]), (b"x", [sent.fileno()] * 250), (b"", [sent.fileno()]), (b"x", [])):
+            with pytest.raises(BrokenPipeError):
+                socket.send_fds(theirs, [message], fds)
+        channel.orders.send(b"order")
+        assert theirs.recv(16) == b"order"
+        with pytest.raises(BrokenPipeError):
+            socket.send_fds(theirs, [b"x"], [sent.fileno()])
+        channel.orders.setblocking(False)
+        assert socket.recv_fds(channel.orders, 16, 250)[:2] == (b"", [])
+    channel.close()
+
+
+def test_the_channel_leaves_no_descriptor():
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    channel = worker_client.Channel()
+    channel.release_worker_fds()
+    channel.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+PROFILER = "import subprocess, sys; print(subprocess.call(sys.argv[1:], close_fds=False), 'is how it ended')"
+
+
+@sandboxed
+def test_the_channel_reaches_a_worker_inside_a_profiler():
+    how: dict[str, Any] = {"sandbox": bwrap, "cpus": None, "gpu": None, "env": {}, "logs": None, "total_limit_s": 60.0}
+    with worker_client.start(submitted(source_of("honest")), wrapper=("python", "-I", "-c", PROFILER), **how) as worker:
+        worker.wait_until_ready(HostMemory())
+        worker.load(60.0)
+        assert worker.finish(30.0) == b"0 is how it ended\n"
+
+
+# ------------------------------------------------------------------ limits
+
+
+@contextmanager
+def loaded(source, **limits):
+    with worker_client.start(
+        submitted(source), sandbox=bwrap, cpus=None, gpu=None, env={}, logs=None, **{"total_limit_s": 60.0, **limits}
+    ) as worker:
+        worker.wait_until_ready(HostMemory())
+        worker.load(60.0)
+        yield worker
+
+
+@sandboxed
+def test_a_stuck_judge_is_freed_at_the_workers_deadline():
+    """The judge's thread waits for the sandbox without a limit, as it would in a system call or for a device."""
+    began_s = time.monotonic()
+    with (
+        pytest.raises(Rejection, match="One worker took longer than 1 s") as caught,
+        loaded(source_of("honest"), total_limit_s=1.0) as worker,
+    ):
+        assert worker._sandbox.wait(None) == 137
+        worker.freeze()
+    assert caught.value.verdict == "timed_out"
+    assert time.monotonic() - began_s < LIMIT_S
+
+
+@sandboxed
+def test_a_worker_that_is_in_time_is_left_alone():
+    with loaded(source_of("honest")) as worker:
+        time.sleep(1.0)
+        assert worker._sandbox.wait(0.0) is None and not worker._watchdog.finding
+
+
+def test_a_limit_passed_in_a_stop_of_arena_waits_for_the_judge():
+    channel, sandbox = worker_client.Channel(), replies.Sandbox()
+    worker = worker_client.Worker(sandbox, channel, 60.0)
+    worker.stop_watchdog()
+    worker._set_due(0.0, "late")
+    assert worker._overdue() == ""
+    worker._set_due(0.0, "the next")
+    assert [worker._overdue(), worker._overdue()] == ["", "the next"]
+    channel.close()
+    sandbox.close()
+
+
+# ------------------------------------------------------------------ the end
+
+
+@sandboxed
+def test_a_refusal_stays_when_the_sandbox_dies_slowly():
+    result = scored(source_of("raises_and_dies_slowly"), sandbox=Small(proof_s=0.05))
+    assert result.verdict == "crashed" and "ValueError" in result.message
+    assert "is not empty 0.05 s after its kill" in result.environment["notes"]
+
+
+@sandboxed
+def test_a_slow_death_of_an_honest_worker_counts():
+    result = scored(source_of("dies_slowly"), sandbox=Small(proof_s=0.05))
+    assert result.verdict == "timed_out" and "took too long to die" in result.message
+
+
+class Unending:
+    """A sandbox whose end fails for a reason of its own."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    @contextmanager
+    def run(self, spec):
+        try:
+            with bwrap.run(spec) as running:
+                yield running
+        finally:
+            raise self.kind("the engine is gone")
+
+
+@sandboxed
+@pytest.mark.parametrize("kind", [SandboxError, OSError])
+def test_trouble_of_the_machine_is_noted_beside_a_refusal(kind):
+    result = scored("raise ValueError", sandbox=Unending(kind))
+    assert (result.verdict, "ValueError" in result.message) == ("crashed", True), result.message
+    assert "the engine is gone" in result.environment["notes"]
+    assert scored(source_of("honest"), sandbox=Unending(kind)).verdict == "judge_failed"
+
+
+@sandboxed
+def test_logs_that_cannot_be_written_are_noted(tmp_path):
+    (tmp_path / "logs").write_text("a file")
+    result = scored("raise ValueError", logs=tmp_path / "logs")
+    assert result.verdict == "crashed" and "logs could not be written" in result.environment["notes"]
+
+
+@sandboxed
+def test_memory_used_up_is_noted():
+    result = scored(source_of("exhausts_memory"))
+    assert result.verdict == "crashed" and "memory" in result.environment["notes"]
+
+
+# ------------------------------------------------------------------ who is charged
+
+
+@pytest.mark.parametrize(
+    ("error", "charged"),
+    [
+        (MemoryError(), True),
+        (OSError(errno.ENOMEM, "no memory"), True),
+        (OSError(errno.ENFILE, "file table"), True),
+        (BlockingIOError(errno.EAGAIN, "fork"), True),
+        (OSError(errno.EMFILE, "own descriptors"), False),
+        (OSError(errno.ENOSPC, "disk"), False),
+        (torch.OutOfMemoryError("cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY"), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), True),
+        (RuntimeError("can't start new thread"), True),
+        (RuntimeError("CUDA error: uncorrectable ECC error encountered"), False),
+        (RuntimeError("CUDA error: unspecified launch failure"), False),
+        (RuntimeError("size mismatch"), False),
+    ],
+    ids=str,
+)
+def test_shortages_that_a_submission_can_cause(error, charged):
+    assert bool(shortage(error)) == charged
+
+
+def test_the_texts_of_torch_are_still_the_same():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert shortage(caught.value)
+
+
+@sandboxed
+def test_a_shortage_is_charged_once_the_solution_is_loaded():
+    with pytest.raises(Rejection, match="Memory ran out") as caught, loaded(source_of("honest")):
+        raise MemoryError
+    assert caught.value.verdict == "crashed"
+    with pytest.raises(RuntimeError, match="ECC"), loaded(source_of("honest")):
+        raise RuntimeError("uncorrectable ECC error")
+    how: dict[str, Any] = {"sandbox": bwrap, "cpus": None, "gpu": None, "env": {}, "logs": None, "total_limit_s": 60.0}
+    with pytest.raises(MemoryError), worker_client.start(submitted(source_of("honest")), **how):
+        raise MemoryError
+
+
+def test_a_refusal_under_way_is_found():
+    rejection = Rejection("crashed", "it crashed")
+    try:
+        try:
+            raise rejection
+        finally:
+            raise OSError("while cleaning up")
+    except OSError as error:
+        assert refusal_under_way(error) is rejection
+    try:
+        try:
+            raise rejection
+        except Rejection:
+            raise JudgeError("the judge's own words for it") from None
+    except JudgeError as error:
+        assert refusal_under_way(error) is None

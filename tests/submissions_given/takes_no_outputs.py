@@ -1,5 +1,0 @@
-# verdict: crashed
-# message: solution() takes 1 positional argument but 3 were given
-# Written for another kind of problem.
-def solution(x):
-    return 2 * x, (x > 0).sum(1)
