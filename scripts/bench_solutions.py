@@ -2,9 +2,8 @@
 
 For authors of solutions: a first answer in seconds. Each solution runs in a process of its own. It is checked on one public input
 set of every scored shape. It is timed over several sets, which on a GPU are together larger than its cache. Events time the
-calls, in a CUDA graph where they can be captured (else marked `s` for stream). A call is what it is to the judge: where a
-solution returns its result, copying counts. An answer outside the tolerance is marked `!`. Prints a table; works on
-`--hardware cpu` too.
+calls, in a CUDA graph where they can be captured (else marked `s` for stream). An answer outside the tolerance is marked `!`.
+Prints a table; works on `--hardware cpu` too.
 """
 
 from __future__ import annotations
@@ -78,13 +77,10 @@ def shape_s(
     refs = code.outputs(first)
     count = min(MOST_SETS, max(4, -(-COLD_BYTES // sum(tensor.nbytes for tensor in first))))
     inputs = [first, *(code.make_inputs(shape, seed, "public", device) for seed in range(2, count + 1))]
-    dtypes = [getattr(torch, tensor.dtype) for tensor in problem.outputs]
-    outputs = [
-        tuple(torch.zeros(ref.shape, dtype=dtype, device=device) for ref, dtype in zip(refs, dtypes, strict=True)) for _ in inputs
-    ]
+    outputs = [KIT.output_buffers(problem.model_dump(), shape, device) for _ in inputs]
 
     def run() -> None:
-        KIT.call_all(solution, inputs, outputs, problem.outputs_given)
+        KIT.call_all(solution, inputs, outputs)
 
     run()
     measured = code.measure(outputs[0], refs, first)

@@ -47,13 +47,13 @@ def deviations(fractions: list[float]) -> tuple[float, float]:
 def table(results: list[Passed]) -> list[str]:
     """Markdown: one row for each shape, over all scores."""
     rows = [
-        "| shape | fraction (median) | largest deviation | median deviation | wall / device | launch mode |",
+        "| shape | fraction (median) | largest deviation | median deviation | alone / among others | launch mode |",
         "|---|---|---|---|---|---|",
     ]
     for number, shape in enumerate(results[0].shapes):
         same = [result.shapes[number] for result in results]
         most, middle = deviations([one.peak_fraction for one in same])
-        ratio = statistics.median(one.wall_s / one.measured_s for one in same)
+        ratio = statistics.median((one.alone_s or one.measured_s) / one.measured_s for one in same)
         name = " ".join(f"{key}={value}" for key, value in shape.shape.items())
         fraction = statistics.median(one.peak_fraction for one in same)
         rows.append(f"| {name} | {fraction:.4f} | {most:.2%} | {middle:.2%} | {ratio:.3f} | {shape.launch_mode} |")
