@@ -43,7 +43,7 @@ COPIES = 60
 COPY = 0.8
 """A kernel that holds this share of one listed before is a copy of it."""
 DECORATORS = re.compile(r"\b(jit|kernel)\b")
-SUBMISSIONS = ("problems/*/solutions/*.py", "problems/*/baselines/*.py", "tests/submissions_gpu/*.py")
+SUBMISSIONS = ("problems/*/solutions/*.py", "problems/*/baselines/*.py", "tests/attacks/*/*.py")
 
 
 def sources() -> list[dict[str, Any]]:

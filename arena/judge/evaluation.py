@@ -13,6 +13,7 @@ import torch
 from arena.judge import kernels, timing
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
+from arena.judge.score_math import median_of_medians
 from arena.judge.timing import shape_text
 from arena.judge.worker_client import Uncapturable, Worker, as_judge_failure
 from arena.schema import Evidence, LaunchMode, Profile
@@ -46,6 +47,11 @@ class ProcessResult:
     dropped: tuple[tuple[float, float], ...] = ()
     """The anchors of processes timed earlier in its place, while the device did not keep its speed."""
 
+    def noting(self, reasons: list[tuple[str, ...]]) -> ProcessResult:
+        """With these reasons why each shape was timed again, beside its own."""
+        pairs = zip(reasons, self.shapes, strict=True)
+        return replace(self, shapes=tuple(replace(timed, disturbed=(*why, *timed.disturbed)) for why, timed in pairs))
+
     def drift(self) -> float:
         """How far the device's own speed moved meanwhile, relative."""
         before, after = self.anchors_gb_s
@@ -68,30 +74,77 @@ def run(
                 _check(context, worker, (*shapes, *context.code.extra_shapes), report)
             with context.stopwatch.phase("benchmark"), reject_out_of_memory():
                 specs = _window_specs(context, worker, scored, shapes[len(scored) :])
-        workers = workers or _start_workers(context, start, stack)
-        overheads = [_prepare(context, worker, shapes, specs) for _, worker in workers]
-        report("building")
-        with context.stopwatch.phase("build"), reject_out_of_memory():
-            # On a GPU's machine at the same time: it has the cores, and nothing is timed meanwhile.
-            _build(context, [worker for _, worker in workers], shapes, at_once=kind == "cuda")
-        results = []
-        for number, (worker_stack, worker) in enumerate(workers, start=1):
-            report(f"timing, process {number} of {len(workers)}")
-            arguments = (anchor, shapes, specs, len(scored), number == len(workers) and kind == "cuda")
-            with worker_stack:
-                result = _time_process(context, worker, overheads[number - 1], *arguments)
-            for _ in range(context.sampling.repeats):
-                if result.drift() <= context.sampling.drift:
-                    break
-                report(f"timing, process {number} of {len(workers)} again: the device did not keep its speed")
-                dropped = (*result.dropped, result.anchors_gb_s)
-                with start() as another:
-                    overhead = _prepare(context, another, shapes, specs)
-                    with context.stopwatch.phase("build"), reject_out_of_memory():
-                        _build(context, [another], shapes, at_once=False)
-                    result = replace(_time_process(context, another, overhead, *arguments), dropped=dropped)
-            results.append(result)
+        results = _time_all(
+            context, workers or _start_workers(context, start, stack), start, shapes, specs, len(scored), anchor, report
+        )
+    for _ in range(context.sampling.resizes):
+        larger = _enlarged(context, shapes, specs, results)
+        if larger == specs:
+            break
+        report("timing again, with more calls in a window")
+        notes = [_faster(*pair) for pair in zip(specs, larger, strict=True)]
+        specs, earlier = larger, [timed.disturbed for timed in results[0].shapes]
+        with ExitStack() as stack:
+            workers = _start_workers(context, start, stack)
+            results = _time_all(context, workers, start, shapes, specs, len(scored), anchor, report)
+        results[0] = results[0].noting([(*before, *note) for before, note in zip(earlier, notes, strict=True)])
     return results
+
+
+def _time_all(
+    context: timing.ScoringContext,
+    workers: list[tuple[ExitStack, Worker]],
+    start: Start,
+    shapes: tuple[Shape, ...],
+    specs: list[WindowSpec],
+    scored: int,
+    anchor: Callable[[], float],
+    report: Report,
+) -> list[ProcessResult]:
+    """Build the submission in each of these fresh workers, then time them one after the other."""
+    on_gpu = context.memory.kind == "cuda"
+    overheads = [_prepare(context, worker, shapes, specs) for _, worker in workers]
+    report("building")
+    with context.stopwatch.phase("build"), reject_out_of_memory():
+        # On a GPU's machine at the same time: it has the cores, and nothing is timed meanwhile.
+        _build(context, [worker for _, worker in workers], shapes, at_once=on_gpu)
+    results = []
+    for number, (worker_stack, worker) in enumerate(workers, start=1):
+        report(f"timing, process {number} of {len(workers)}")
+        arguments = (anchor, shapes, specs, scored, number == len(workers) and on_gpu)
+        with worker_stack:
+            result = _time_process(context, worker, overheads[number - 1], *arguments)
+        for _ in range(context.sampling.repeats):
+            if result.drift() <= context.sampling.drift:
+                break
+            report(f"timing, process {number} of {len(workers)} again: the device did not keep its speed")
+            dropped = (*result.dropped, result.anchors_gb_s)
+            with start() as another:
+                overhead = _prepare(context, another, shapes, specs)
+                with context.stopwatch.phase("build"), reject_out_of_memory():
+                    _build(context, [another], shapes, at_once=False)
+                result = replace(_time_process(context, another, overhead, *arguments), dropped=dropped)
+        results.append(result)
+    return results
+
+
+def _enlarged(
+    context: timing.ScoringContext, shapes: tuple[Shape, ...], specs: list[WindowSpec], results: list[ProcessResult]
+) -> list[WindowSpec]:
+    """The specs, with more calls on a shape whose windows hold less than half of those that fill one."""
+
+    def enlarged(number: int, shape: Shape, spec: WindowSpec) -> WindowSpec:
+        runs = [result.shapes[number] for result in results]
+        overhead_s = min(run.overhead.window_s for run in runs)
+        fill = timing.calls_that_fill(context, shape, median_of_medians([run.samples_s(overhead_s) for run in runs]))
+        return spec._replace(calls=fill) if fill > 2 * spec.calls else spec
+
+    return [enlarged(number, *pair) for number, pair in enumerate(zip(shapes, specs, strict=True))]
+
+
+def _faster(before: WindowSpec, after: WindowSpec) -> tuple[str, ...]:
+    text = f"calls were faster than when the judge chose {before.calls} for a window: timed again with {after.calls}"
+    return () if before == after else (text,)
 
 
 def _trial_sets(context: timing.ScoringContext, shapes: tuple[Shape, ...]) -> list[tuple[Shape, int]]:

@@ -193,9 +193,14 @@ def calls_per_window(context: ScoringContext, worker: Worker, shape: Shape, laun
             _public_window(context, worker, sets, shape, calls, launch_mode, sampling.call_limit_s) for calls in (1, trial)
         )
         verify(done, sets, context.code, context.problem, shape)
-    call_s = max((done.elapsed_s - one.elapsed_s) / (trial - 1), SHORTEST_CALL_S)
-    fill = min(round(sampling.window_s / call_s), sampling.max_calls)
-    cold = -(-sampling.cold_bytes // (sets.input_layout.set_bytes + sets.output_layout.set_bytes))
+    return calls_that_fill(context, shape, (done.elapsed_s - one.elapsed_s) / (trial - 1))
+
+
+def calls_that_fill(context: ScoringContext, shape: Shape, call_s: float) -> int:
+    """How many calls of that time a window holds, within the bounds of the sampling and of the memory."""
+    sampling, room = context.sampling, context.room(shape)
+    fill = min(round(sampling.window_s / max(call_s, SHORTEST_CALL_S)), sampling.max_calls)
+    cold = -(-sampling.cold_bytes // (context.input_layout(shape, "public").set_bytes + context.output_layout(shape).set_bytes))
     if cold > room:
         needed = f"{sampling.cold_bytes / 1e6:.0f} MB of input sets are needed to exceed this device's cache"
         raise JudgeError(f"{needed}, and there is room for {room} sets of {shape_text(shape)}: free some of its memory")

@@ -79,7 +79,7 @@ class TimedShape(Record):
     samples_s: tuple[tuple[Positive, ...], ...]
     """Seconds per call of every window, one tuple per worker process."""
     disturbed: tuple[str, ...] = ()
-    """Reasons why the shape was retimed, one per retry: a process ran while the judge made inputs."""
+    """Why the shape was timed again, one reason each time: a process ran while the judge made inputs, or windows were short."""
     error: Errors
 
     def half_width(self) -> float:

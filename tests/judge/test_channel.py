@@ -1,7 +1,6 @@
 """The channel between judge and worker: what a submission does to it gets a verdict that counts, within its limit."""
 
 import errno
-import hashlib
 import os
 import socket
 import time
@@ -15,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import replies  # noqa: E402
+from submission import ATTACKS, GIVEN, header, source_of, submitted  # noqa: E402
 
 from arena import catalog, judge  # noqa: E402
 from arena.errors import JudgeError, SandboxError  # noqa: E402
@@ -25,11 +25,10 @@ from arena.judge.rejection import Rejection, refusal_under_way, shortage  # noqa
 from arena.judge.sampling import CPU  # noqa: E402
 from arena.sandboxes import MIB, bwrap  # noqa: E402
 from arena.schema import Problem  # noqa: E402
-from arena.submission import Submission  # noqa: E402
 
-HERE = Path(__file__).parents[1] / "submissions_channel"
-FOLDER = Path(__file__).parents[1] / "given"
-PROBLEM = documents.read_yaml(FOLDER / "problem.yaml", Problem, name="given")
+HERE = ATTACKS / "channel"
+HONEST = source_of(ATTACKS / "cpu" / "honest.py")
+PROBLEM = documents.read_yaml(GIVEN / "problem.yaml", Problem, name="given")
 QUICK = replace(
     CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3, call_limit_s=6.0, first_call_limit_s=6.0, build_limit_s=60.0
 )
@@ -38,20 +37,8 @@ LIMIT_S = 90.0
 sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
-def header(source, key):
-    found = [line.removeprefix(f"# {key}: ") for line in source.splitlines()[:2] if line.startswith(f"# {key}: ")]
-    return found[0] if found else ""
-
-
-def source_of(name):
-    """The text of a submission, behind those that it follows."""
-    text = (HERE / f"{name}.py").read_text()
-    before = header(text, "follows")
-    return f"{source_of(before)}\n\n{text}" if before else text
-
-
-def submitted(source):
-    return Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
+def source(name):
+    return source_of(HERE / f"{name}.py")
 
 
 class Small:
@@ -79,7 +66,7 @@ def scored(source, *, sandbox=None, logs=None, **sampling):
         digest="",
         sandbox=sandbox or Small(),
         sampling=replace(QUICK, **sampling),
-        folder=FOLDER,
+        folder=GIVEN,
         logs=logs,
     )
     assert time.monotonic() - began_s < LIMIT_S
@@ -90,7 +77,7 @@ def scored(source, *, sandbox=None, logs=None, **sampling):
 @pytest.mark.parametrize("name", sorted(path.stem for path in HERE.glob("*.py")))
 def test_verdict(name, monkeypatch):
     monkeypatch.setattr(worker_client, "GRACE_S", 1.0)
-    result = scored(source_of(name))
+    result = scored(source(name))
     assert result.verdict == header((HERE / f"{name}.py").read_text(), "verdict"), result.message
 
 
@@ -127,7 +114,7 @@ PROFILER = "import subprocess, sys; print(subprocess.call(sys.argv[1:], close_fd
 @sandboxed
 def test_the_channel_reaches_a_worker_inside_a_profiler():
     how: dict[str, Any] = {"sandbox": bwrap, "cpus": None, "gpu": None, "env": {}, "logs": None, "total_limit_s": 60.0}
-    with worker_client.start(submitted(source_of("honest")), wrapper=("python", "-I", "-c", PROFILER), **how) as worker:
+    with worker_client.start(submitted(HONEST), wrapper=("python", "-I", "-c", PROFILER), **how) as worker:
         worker.wait_until_ready(HostMemory())
         worker.load(60.0)
         assert worker.finish(30.0) == b"0 is how it ended\n"
@@ -152,7 +139,7 @@ def test_a_stuck_judge_is_freed_at_the_workers_deadline():
     began_s = time.monotonic()
     with (
         pytest.raises(Rejection, match="One worker took longer than 1 s") as caught,
-        loaded(source_of("honest"), total_limit_s=1.0) as worker,
+        loaded(HONEST, total_limit_s=1.0) as worker,
     ):
         assert worker._sandbox.wait(None) == 137
         worker.freeze()
@@ -162,7 +149,7 @@ def test_a_stuck_judge_is_freed_at_the_workers_deadline():
 
 @sandboxed
 def test_a_worker_that_is_in_time_is_left_alone():
-    with loaded(source_of("honest")) as worker:
+    with loaded(HONEST) as worker:
         time.sleep(1.0)
         assert worker._sandbox.wait(0.0) is None and not worker._watchdog.finding
 
@@ -184,14 +171,14 @@ def test_a_limit_passed_in_a_stop_of_arena_waits_for_the_judge():
 
 @sandboxed
 def test_a_refusal_stays_when_the_sandbox_dies_slowly():
-    result = scored(source_of("raises_and_dies_slowly"), sandbox=Small(proof_s=0.05))
+    result = scored(source("raises_and_dies_slowly"), sandbox=Small(proof_s=0.05))
     assert result.verdict == "crashed" and "ValueError" in result.message
     assert "is not empty 0.05 s after its kill" in result.environment["notes"]
 
 
 @sandboxed
 def test_a_slow_death_of_an_honest_worker_counts():
-    result = scored(source_of("dies_slowly"), sandbox=Small(proof_s=0.05))
+    result = scored(source("dies_slowly"), sandbox=Small(proof_s=0.05))
     assert result.verdict == "timed_out" and "took too long to die" in result.message
 
 
@@ -216,7 +203,7 @@ def test_trouble_of_the_machine_is_noted_beside_a_refusal(kind):
     result = scored("raise ValueError", sandbox=Unending(kind))
     assert (result.verdict, "ValueError" in result.message) == ("crashed", True), result.message
     assert "the engine is gone" in result.environment["notes"]
-    assert scored(source_of("honest"), sandbox=Unending(kind)).verdict == "judge_failed"
+    assert scored(HONEST, sandbox=Unending(kind)).verdict == "judge_failed"
 
 
 @sandboxed
@@ -228,7 +215,7 @@ def test_logs_that_cannot_be_written_are_noted(tmp_path):
 
 @sandboxed
 def test_memory_used_up_is_noted():
-    result = scored(source_of("exhausts_memory"))
+    result = scored(source("exhausts_memory"))
     assert result.verdict == "crashed" and "memory" in result.environment["notes"]
 
 
@@ -268,13 +255,13 @@ def test_the_texts_of_torch_are_still_the_same():
 
 @sandboxed
 def test_a_shortage_is_charged_once_the_solution_is_loaded():
-    with pytest.raises(Rejection, match="Memory ran out") as caught, loaded(source_of("honest")):
+    with pytest.raises(Rejection, match="Memory ran out") as caught, loaded(HONEST):
         raise MemoryError
     assert caught.value.verdict == "crashed"
-    with pytest.raises(RuntimeError, match="ECC"), loaded(source_of("honest")):
+    with pytest.raises(RuntimeError, match="ECC"), loaded(HONEST):
         raise RuntimeError("uncorrectable ECC error")
     how: dict[str, Any] = {"sandbox": bwrap, "cpus": None, "gpu": None, "env": {}, "logs": None, "total_limit_s": 60.0}
-    with pytest.raises(MemoryError), worker_client.start(submitted(source_of("honest")), **how):
+    with pytest.raises(MemoryError), worker_client.start(submitted(HONEST), **how):
         raise MemoryError
 
 

@@ -169,7 +169,7 @@ def test_use_has_its_line():
 
 SHIPPED = sorted(
     path
-    for folder in ("problems/paged_attention/solutions", "tests/submissions", "tests/submissions_gpu")
+    for folder in ("problems/paged_attention/solutions", "tests/attacks/cpu", "tests/attacks/gpu", "tests/attacks/honest")
     for path in (Path(__file__).parents[2] / folder).glob("*.py")
     if path.name != "no_parse.py"
 )

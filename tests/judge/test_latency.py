@@ -35,7 +35,7 @@ from arena.schema import Annotation, Passed, Problem
 from arena.submission import Submission
 
 FOLDER = Path(__file__).parents[1] / "given"
-HONEST = (FOLDER.parent / "submissions" / "honest.py").read_text()
+HONEST = (FOLDER.parent / "attacks" / "cpu" / "honest.py").read_text()
 FACTS = (FOLDER / "problem.yaml").read_text() + "latency: {cpu: [{R: 2, N: 64}]}\n"
 SMALL = {"R": 2, "N": 64}
 WRONG = HONEST + "    if len(x) == 2:\n        y.zero_()\n"

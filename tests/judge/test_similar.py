@@ -15,11 +15,11 @@ from arena.judge.fingerprints import of_python
 from arena.judge.similar import KNOWN, LEAST_SHARE, REVIEW_SHARE, Known, known, packed, similar, unpacked
 
 SOLUTIONS = sorted(paths.problems().glob("*/solutions/*.py"))
-GPU = Path(__file__).parents[1] / "submissions_gpu"
+HONEST = Path(__file__).parents[1] / "attacks" / "honest"
 MOST_BYTES = 300_000
 
 TRITON = (paths.problems() / "paged_attention" / "solutions" / "oracle_gpu.py").read_text()
-CUDA = (GPU / "load_inline_current_stream.py").read_text()
+CUDA = (HONEST / "load_inline_current_stream.py").read_text()
 OTHER = (paths.problems() / "kda_cutlass" / "solutions" / "oracle_gpu.py").read_text()
 
 
@@ -86,7 +86,7 @@ def test_other_kernels_share_little():
     assert share(CUDA, listed(TRITON)) == 0
 
 
-@pytest.mark.parametrize("path", [*SOLUTIONS, *sorted(GPU.glob("*.py"))], ids=lambda path: f"{path.parts[-3]}-{path.stem}")
+@pytest.mark.parametrize("path", [*SOLUTIONS, *sorted(HONEST.glob("*.py"))], ids=lambda path: f"{path.parts[-3]}-{path.stem}")
 def test_own_files_stay_below_the_threshold(path):
     assert max((each.share for each in similar(path.read_text())), default=0.0) < 0.7 * REVIEW_SHARE
 

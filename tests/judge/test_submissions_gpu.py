@@ -1,31 +1,34 @@
 """On a GPU: every honest, wrong and cheating submission gets its verdict, and none that cheats scores above its honest twin."""
 
-import hashlib
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import get_args
 
 import pytest
 
 pytest.importorskip("torch")
 
-from submission import read
+from attack_table import HONEST, Entry, entry, honest
+from submission import ATTACKS, SHIPPED, submitted
 
-from arena import catalog, judge, paths
+from arena import catalog, judge
 from arena.judge.sampling import GPU
 from arena.sandboxes import bwrap
 from arena.schema import Passed, VendorLibrary
-from arena.submission import Submission, collect
+from arena.submission import collect
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timing]
 
 QUICK = replace(GPU, processes=1, repeats=0, counters=False)
-HERE = Path(__file__).parents[1] / "submissions_gpu"
-OURS = paths.problems() / "paged_attention" / "solutions"
 MARGIN = 1.02
-OWN = [path for stem, path in catalog.solutions(OURS.parent, "gpu").items() if stem.startswith(("wrong_", "cheat_"))]
+PAGED = [
+    Entry(path.stem, path, catalog.problem("paged_attention"), SHIPPED.parent, "gpu")
+    for stem, path in catalog.solutions(SHIPPED.parent, "gpu").items()
+    if stem.startswith(("wrong_", "cheat_"))
+]
 """The problem's own wrong and cheating solutions for a GPU."""
+SUBMISSIONS = [found for path in sorted((ATTACKS / "gpu").glob("*.py")) if (found := entry(f"gpu/{path.stem}", "gpu"))]
+SUBMISSIONS += [found for found in honest("gpu") if found.path.parent == HONEST and found.problem.name == "paged_attention"]
 
 
 def scored(submission, latency=()):
@@ -40,27 +43,17 @@ def scored(submission, latency=()):
 
 
 @cache
-def honest():
-    return scored(collect(paths.problems() / "paged_attention" / "solutions", "oracle_gpu.py"))
+def oracle():
+    return scored(collect(SHIPPED, "oracle_gpu.py"))
 
 
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
-def test_verdict_of_the_problems_own_solutions(path):
-    submission, wanted = read(path)
+@pytest.mark.parametrize("found", [*PAGED, *SUBMISSIONS], ids=lambda found: found.path.stem)
+def test_verdict(found):
+    submission, wanted = found.submission()
     result = scored(submission)
-    print(result.verdict, result.message)
-    assert result.verdict == wanted, result.message
-
-
-@pytest.mark.parametrize("path", sorted(HERE.glob("*.py")), ids=lambda path: path.stem)
-def test_verdict(path):
-    submission, wanted = read(path)
-    result = scored(submission)
-    print(
-        result.verdict, getattr(result, "peak_fraction", ""), honest().peak_fraction, result.message
-    )  # for docs/measurements/judge.md
-    if "# at most: honest" in path.read_text().splitlines() and isinstance(result, Passed):
-        assert result.peak_fraction <= MARGIN * honest().peak_fraction
+    print(result.verdict, getattr(result, "peak_fraction", ""), result.message)  # for docs/measurements/judge.md
+    if found.bounded and isinstance(result, Passed):
+        assert result.peak_fraction <= MARGIN * oracle().peak_fraction
         return
     assert result.verdict == wanted, result.message
 
@@ -81,9 +74,8 @@ def solution(q, *others):
     ("more", "launch_mode"), [("", "graph"), (WAITS_ON_SMALL_ONES, "stream")], ids=["captured", "not captured"]
 )
 def test_latency_shapes_have_a_launch_mode_of_their_own(more, launch_mode):
-    source = ((OURS / "oracle_gpu.py").read_text() + more).encode()
     small = {"B": 1, "Hq": 32, "Hkv": 8, "D": 128, "mean_len": 512, "page": 16}
-    result = scored(Submission(source, hashlib.sha256(source).hexdigest()), latency=(small,))
+    result = scored(submitted((SHIPPED / "oracle_gpu.py").read_text() + more), latency=(small,))
     assert isinstance(result, Passed), result.message
     [found] = result.latency
     print(found.measured_s, found.alone_s, found.calls_per_window, result.timings)  # for docs/measurements/judge.md

@@ -1,18 +1,19 @@
 """Timing: retries of a disturbed shape, the limit on one worker, the anchor and the stopwatch."""
 
-import hashlib
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
+from submission import ATTACKS, GIVEN, source_of, submitted
+
 from arena import catalog, judge
 from arena.cli.render import show_score
 from arena.files import documents
+from arena.judge import evaluation
 from arena.judge import timing as judge_timing
 from arena.judge.evaluation import _settled_gb_s
 from arena.judge.rejection import Rejection
@@ -21,12 +22,11 @@ from arena.judge.sets import Disturbed
 from arena.judge.timing import Stopwatch
 from arena.sandboxes import bwrap
 from arena.schema import Problem
-from arena.submission import Submission
 
-FOLDER = Path(__file__).parents[1] / "given"
-PROBLEM = documents.read_yaml(FOLDER / "problem.yaml", Problem, name="given")
+PROBLEM = documents.read_yaml(GIVEN / "problem.yaml", Problem, name="given")
 SHAPE = {"R": 8, "N": 16}
-HONEST = (Path(__file__).parents[1] / "submissions" / "honest.py").read_text()
+CPU_ATTACKS = ATTACKS / "cpu"
+HONEST = source_of(CPU_ATTACKS / "honest.py")
 QUICK = replace(CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3)
 sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
@@ -69,9 +69,27 @@ def test_shape_disturbed_in_every_try_is_a_cheat(monkeypatch):
 
 
 def scored(source, **sampling):
-    submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
-    how: dict[str, Any] = {"digest": "", "sandbox": bwrap, "sampling": replace(QUICK, **sampling), "folder": FOLDER}
-    return judge.score(submission, PROBLEM, catalog.hardware("cpu"), **how)
+    how: dict[str, Any] = {"digest": "", "sandbox": bwrap, "sampling": replace(QUICK, **sampling), "folder": GIVEN}
+    return judge.score(submitted(source), PROBLEM, catalog.hardware("cpu"), **how)
+
+
+@sandboxed
+def test_a_slow_start_buys_no_short_windows():
+    many = {"min_windows": 9, "max_windows": 9}  # the first ones are slow, too
+    honest, slow = (scored(source_of(CPU_ATTACKS / f"{name}.py"), **many) for name in ("honest", "slows_its_warm_up"))
+    assert slow.verdict == honest.verdict == "passed", (slow.message, honest.message)
+    assert min(honest.shapes[0].calls_per_window, slow.shapes[0].calls_per_window) > 2 * QUICK.min_calls
+    assert "calls were faster than when the judge chose 16" in slow.shapes[0].disturbed[0]
+
+
+def test_only_windows_of_half_the_calls_grow(monkeypatch):
+    monkeypatch.setattr(judge_timing, "calls_that_fill", lambda context, shape, call_s: round(CPU.window_s / call_s))
+    overhead = judge_timing.Overhead(0.0)
+    shapes = [judge_timing.ShapeTiming("call", 16, (16 * call_s,), (), overhead, {}) for call_s in (0.5e-3, 0.3e-3, 0.1e-3)]
+    specs = [evaluation.WindowSpec("call", 16)] * 3
+    results = [evaluation.ProcessResult(tuple(shapes), (), (1.0, 1.0))]
+    found = evaluation._enlarged(UNUSED, (SHAPE,) * 3, specs, results)
+    assert [spec.calls for spec in found] == [16, 33, 100]
 
 
 @sandboxed

@@ -21,7 +21,7 @@ from arena.schema import Passed, Problem, TimedShape
 from arena.submission import Submission
 
 FOLDER = Path(__file__).parents[1] / "given"
-SUBMISSIONS = FOLDER.parent / "submissions"
+SUBMISSIONS = FOLDER.parent / "attacks" / "cpu"
 PROBLEM = documents.read_yaml(FOLDER / "problem.yaml", Problem, name="given")
 BOUNDS = replace(CPU, steady_half_width=0.05, steady_apart=0.10)
 FEW = replace(CPU, min_calls=4)

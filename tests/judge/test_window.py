@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {
 FOLDER = Path(__file__).parents[1] / "given"
 PROBLEM = documents.read_yaml(FOLDER / "problem.yaml", Problem, name="given")
 SHAPE = {"R": 8, "N": 16}
-HONEST = Path(__file__).parents[1] / "submissions" / "honest.py"
+HONEST = Path(__file__).parents[1] / "attacks" / "cpu" / "honest.py"
 
 
 @pytest.fixture

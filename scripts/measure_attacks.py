@@ -1,0 +1,203 @@
+"""Score every attack of tests/attacks/table.yaml beside its honest twin, and the honest submissions: the adversary's gain.
+
+From the checkout: `PYTHONPATH=.:tests python scripts/measure_attacks.py --hardware cpu [--json FILE] [--write]`.
+
+Each score has one process and, on a GPU, every third shape of its problem from the second on. It is added to `--json FILE` at
+once; what that file holds already is left out, so a long measurement may be cut short. `--attacks` and `--honest` choose what to
+score, `--only` names submissions. `--write` puts the tables into docs/tables/attacks.md, in the place of this hardware's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import datetime
+import json
+import platform
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import attack_table
+import torch
+from attack_table import Entry, Mechanism
+from submission import GIVEN
+
+from arena import catalog, judge
+from arena.judge.sampling import CPU, GPU
+from arena.sandboxes.backends import backend
+from arena.schema import Hardware, Passed
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "tables" / "attacks.md"
+FEWER = slice(1, None, 3)
+AIMS = {True: 1.005, False: 1.02}
+"""The largest gain that an attack may have, within the rules and against them."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One score, as `--json` keeps it."""
+
+    name: str
+    verdict: str
+    expected: str
+    message: str
+    score: float | None
+    """peak_fraction, where it passed."""
+    alarms: str
+    """What marks a score that passed: vetoes, retimed shapes, flags for review."""
+    seconds: float
+    device: str
+
+
+def scored(entry: Entry, hardware: Hardware) -> Row:
+    """Score one submission with the shortened plan."""
+    submission, expected = entry.submission()
+    problem, sampling = entry.problem, replace(CPU, processes=1)
+    if hardware.profile == "gpu":
+        sampling = replace(GPU, processes=1, counters=False)
+        problem = problem.model_copy(update={"shapes": {"gpu": problem.shapes["gpu"][FEWER]}, "latency": {}})
+    if entry.home == GIVEN:
+        sampling = replace(sampling, call_limit_s=6.0, first_call_limit_s=6.0, build_limit_s=20.0)
+    result = judge.score(submission, problem, hardware, digest="", sandbox=backend(), sampling=sampling, folder=entry.home)
+    row = Row(entry.name, result.verdict, expected, result.message, None, "", round(result.timings.total_s, 1), "")
+    if isinstance(result, Passed):
+        return replace(row, score=result.peak_fraction, alarms=alarms(result), device=result.device.name)
+    return row
+
+
+def alarms(result: Passed) -> str:
+    """What a reviewer would be shown of an honest score, beside its number."""
+    found = collections.Counter(
+        name for shape in result.shapes for name, on in (("vetoed", shape.vetoed), ("retimed", bool(shape.disturbed))) if on
+    )
+    text = [f"{name} {count}" for name, count in found.items()]
+    return ", ".join(text + ["unsteady"] * result.unsteady + ["review"] * (result.review_suggested and not result.unsteady))
+
+
+def gain(row: Row | None, twin: Row | None) -> float | None:
+    """The attack's score over its twin's."""
+    return row.score / twin.score if row and twin and row.score and twin.score else None
+
+
+def attack_lines(rows: dict[str, Row], hardware: Hardware) -> Iterator[str]:
+    """The table of the mechanisms, and what the adversary gained at best."""
+    yield "| mechanism | attack | verdict | gain |"
+    yield "|---|---|---|---|"
+    best: dict[bool, tuple[float, str]] = {}
+    for mechanism in attack_table.mechanisms():
+        for entry, name in entries(mechanism, hardware):
+            if not (row := rows.get(name)):
+                continue
+            more = gain(row, rows.get(entry.twin.name))
+            if more:
+                best[mechanism.within] = max(best.get(mechanism.within, (0.0, "")), (more, name))
+            as_expected = row.verdict == row.expected or (entry.bounded and row.verdict == "passed")
+            verdict = row.verdict if as_expected else f"**{row.verdict}**, expected {row.expected}"
+            yield f"| {mechanism.name} | `{name}` | {verdict} | {f'{more:.3f}' if more else ''} |"
+    yield ""
+    for within, (most, name) in sorted(best.items(), reverse=True):
+        kind = "within the rules" if within else "against the rules"
+        yield f"The best gain {kind} is {most:.3f} (`{name}`); the aim is at most {AIMS[within]}."
+
+
+def honest_lines(rows: dict[str, Row], hardware: Hardware) -> Iterator[str]:
+    """The table of the honest submissions."""
+    found = [rows[entry.name] for entry in attack_table.honest(hardware.profile) if entry.name in rows]
+    yield "| honest submission | verdict | score | marks |"
+    yield "|---|---|---|---|"
+    for row in found:
+        verdict = row.verdict if row.verdict == "passed" else f"**{row.verdict}**: {row.message}"
+        yield f"| `{row.name}` | {verdict} | {f'{row.score:.4f}' if row.score else ''} | {row.alarms} |"
+    yield ""
+    refused = sum(row.verdict != "passed" for row in found)
+    yield f"{len(found)} honest submissions: {refused} refused, {sum(bool(row.alarms) for row in found)} marked."
+
+
+def fixed_lines() -> Iterator[str]:
+    """What no submission shows: mechanisms with tests of their own, and those that cannot exist."""
+    yield "| mechanism | what it would do | why there is no submission for it |"
+    yield "|---|---|---|"
+    for mechanism in attack_table.mechanisms():
+        tested = ", ".join(f"[{Path(name).name}](../../{name})" for name in mechanism.tests)
+        if reason := mechanism.absent or (f"tested by {tested}" if tested else ""):
+            yield f"| {mechanism.name} | {mechanism.how} | {reason} |"
+
+
+def entries(mechanism: Mechanism, hardware: Hardware) -> Iterator[tuple[Entry, str]]:
+    """A mechanism's attacks for this hardware, with their names."""
+    for name in mechanism.attacks:
+        if entry := attack_table.entry(name, hardware.profile):
+            yield entry, name
+
+
+def wanted(hardware: Hardware, kinds: Iterable[str]) -> dict[str, Entry]:
+    """What to score, by name: attacks with their twins, honest submissions, or both."""
+    found: dict[str, Entry] = {}
+    if "attacks" in kinds:
+        for mechanism in attack_table.mechanisms():
+            for entry, name in entries(mechanism, hardware):
+                found |= {entry.twin.name: entry.twin, name: entry}
+    if "honest" in kinds:
+        found |= {entry.name: entry for entry in attack_table.honest(hardware.profile)}
+    return found
+
+
+def write(section: str, lines: Iterable[str]) -> None:
+    """Put a section into the page, in the place of the one with the same heading."""
+    text = PAGE.read_text() if PAGE.exists() else "# Attacks and honest submissions\n"
+    heading, *_ = section.splitlines()
+    kept = [part for part in re.split(r"(?m)^(?=## )", text) if not part.startswith(heading + "\n")]
+    PAGE.write_text("".join(kept).rstrip("\n") + "\n\n" + "\n".join([section, *lines]) + "\n")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hardware", default="cpu")
+    parser.add_argument("--attacks", dest="kinds", action="append_const", const="attacks")
+    parser.add_argument("--honest", dest="kinds", action="append_const", const="honest")
+    parser.add_argument("--only", nargs="*", help="names as in the tables; twins come along")
+    parser.add_argument("--json", type=Path, help="file that every score is added to")
+    parser.add_argument("--write", action="store_true", help=f"into {PAGE.relative_to(PAGE.parents[2])}")
+    options = parser.parse_args()
+    hardware = catalog.hardware(options.hardware)
+    chosen = wanted(hardware, options.kinds or ("attacks", "honest"))
+    if options.only:
+        if unknown := set(options.only) - chosen.keys():
+            sys.exit(f"not in tests/attacks/table.yaml for hardware {hardware.name}: {', '.join(sorted(unknown))}")
+        chosen = {name: entry for one in options.only for name, entry in with_twin(one, chosen[one])}
+
+    rows: dict[str, Row] = {}
+    if options.json and options.json.exists():
+        rows = {row.name: row for line in options.json.read_text().splitlines() for row in [Row(**json.loads(line))]}
+    for name, entry in chosen.items():
+        if name in rows:
+            continue
+        row = scored(entry, hardware)
+        print(f"  {name}: {row.verdict} {row.score or row.message} {row.alarms} ({row.seconds} s)", file=sys.stderr, flush=True)
+        rows[name] = row
+        if options.json:
+            with options.json.open("a") as file:
+                file.write(json.dumps(asdict(row)) + "\n")
+
+    device = next((row.device for row in rows.values() if row.device), hardware.name)
+    versions = f"{device}, torch {torch.__version__}, Python {platform.python_version()}, {datetime.date.today()}"
+    lines = [versions, "", *attack_lines(rows, hardware), "", *honest_lines(rows, hardware)]
+    print("\n".join(lines))
+    if options.write:
+        write(f"## On {hardware.name}\n", lines)
+        write("## What no submission shows\n", fixed_lines())
+
+
+def with_twin(name: str, entry: Entry) -> Iterator[tuple[str, Entry]]:
+    """A submission behind its twin."""
+    if entry.path.parent != attack_table.HONEST:
+        yield entry.twin.name, entry.twin
+    yield name, entry
+
+
+if __name__ == "__main__":
+    main()
