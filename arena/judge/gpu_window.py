@@ -19,6 +19,7 @@ from functools import partial
 
 import torch
 
+from arena.judge.device.memory import Gate
 from arena.judge.rejection import Rejection
 from arena.judge.sets import Disturbed, InputSpec, Sets, WindowResult, choose, poison_set
 from arena.judge.worker_client import Worker
@@ -29,6 +30,8 @@ DISTURBED, JITTER_S = 1.01, 50e-6
 longer than alone is added to the window's time in any case."""
 FILL_S, MOST_FILL_S = 100e-6, 0.02
 """How long uncaptured calls may fill the queue behind the closed gate: for each call, and in all."""
+LEAD_CYCLES = 400_000
+"""The judge's stream spins for some 0.2 ms before a window, so that the whole of it is queued when its first event comes."""
 SILENT_S = 2.0
 """The judge then asks the worker whether the GPU reports an error."""
 POLL_S = 50e-6
@@ -66,7 +69,7 @@ def run(
     `prepare` makes the inputs in staging. Disturbed when the submission used the GPU while inputs were published, or a processor
     during a captured window.
     """
-    gate = sets.memory.gate
+    gate = worker.gate
     assert gate is not None
     rounds, calls = (len(inputs), 1) if alone else (1, len(inputs))
     first, captured = gate.next(rounds), launch_mode == "graph"
@@ -83,13 +86,16 @@ def run(
         order()
         worker.resume()
         time.sleep(min(FILL_S * len(inputs), MOST_FILL_S))
-    chosen = choose(len(inputs), sample)
+    # The first call alone finds the GPU idle, and takes some 0.1 ms longer: it does not count.
+    counted = range(alone, len(inputs))
+    chosen = [counted[place] for place in choose(len(counted), sample)]
     # Every call alone has its output copied, so that its time ends with a copy.
     kept = {index: tuple(torch.empty_like(view) for view in sets.output(0)) for index in (range(rounds) if alone else chosen)}
+    torch.cuda._sleep(LEAD_CYCLES)
     if alone:
-        times = [_round(sets, first + index, [index], kept, alone=True) for index in range(rounds)]
+        times = [_round(gate, sets, first + index, [index], kept, alone=True) for index in range(rounds)]
     else:
-        times = [_round(sets, first, range(calls), kept, alone=False)]
+        times = [_round(gate, sets, first, range(calls), kept, alone=False)]
     if not captured:
         worker.reply("run", limit_s)
     _wait(times[-1].end, worker, limit_s)
@@ -99,29 +105,29 @@ def run(
         )
     worker.freeze()
     results = []
-    # The first call alone finds the GPU idle, and takes some 0.1 ms longer.
     for index, each in list(enumerate(times))[alone:]:
         elapsed_s, publish_s = each.seconds(publish_alone_s)
         if publish_s > DISTURBED * publish_alone_s + JITTER_S:
             longer = f"publishing took {publish_s * 1e3:.4g} ms, and {publish_alone_s * 1e3:.4g} ms before solution.py was loaded"
             raise Disturbed("cheated", f"Something of the submission ran on the GPU while inputs were published ({longer})")
         outputs = {number: kept[number] for number in chosen if not alone or number == index}
-        results.append(WindowResult(elapsed_s, publish_s, inputs, outputs, in_place=not alone))
+        unsampled = kept[index] if alone and index not in outputs else ()
+        results.append(WindowResult(elapsed_s, publish_s, inputs, outputs, in_place=not alone, unsampled=unsampled))
     return results
 
 
-def _round(sets: Sets, number: int, indices: Sequence[int], kept: dict[int, tuple[torch.Tensor, ...]], *, alone: bool) -> _Times:
+def _round(
+    gate: Gate, sets: Sets, number: int, indices: Sequence[int], kept: dict[int, tuple[torch.Tensor, ...]], *, alone: bool
+) -> _Times:
     """Queue one window in the judge's stream: publish these sets, open the gate, wait for the worker's, copy the sample."""
-    gate, set_bytes = sets.memory.gate, sets.input_layout.set_bytes
-    assert gate is not None
+    set_bytes = sets.input_layout.set_bytes
     begin, opened, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
     source = sets.staged[indices[0] * set_bytes :][: len(indices) * set_bytes] if indices else sets.staged[:0]
     if alone:
         poison_set(sets, 0)
     begin.record()
     sets.inputs.bytes[: len(source)].copy_(source)
-    if alone:
-        sets.memory.make_cold()
+    sets.memory.make_cold()  # else a worker could find the sets that were published last in the cache
     opened.record()
     gate.open(number)
     gate.wait_done(number)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from arena.errors import JudgeError
+from arena.errors import ArenaError
 from arena.judge.device.memory import HostBuffer
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
@@ -84,7 +84,7 @@ def with_counters(
                     with context.stopwatch.phase("evidence"):
                         worker.order("count", limit_s=context.sampling.first_call_limit_s)
             text = worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
-    except (Rejection, JudgeError) as failure:
+    except (Rejection, ArenaError, RuntimeError) as failure:  # the score stands: its timing is over
         return with_note(found, f"the calls under the counters failed: {failure}")
     calls = read_counters(text)
     if len(calls) > len(found):

@@ -201,7 +201,8 @@ def _timed(context: timing.ScoringContext, device: Device, shape: Shape, runs: l
         alone = tuple(run.alone_samples_s(alone_overhead_s) for run in runs)
         alone_s = median_of_medians(alone)
     vetoed = alone_s is not None and alone_s > (1 + ALONE_MARGIN) * measured_s + ALONE_SLACK_S
-    if alone_s is not None and vetoed:  # A call gains nothing from the calls beside it.
+    # A call gains nothing from the calls beside it. Where these are no chain, they may overlap without a lie: there is no margin.
+    if alone_s is not None and (vetoed or (runs[0].launch_mode == "stream" and alone_s > measured_s)):
         samples, measured_s = alone, alone_s
     if not measured_s >= least.seconds:
         _reject_impossible(shape, measured_s, least.seconds, device)

@@ -80,6 +80,8 @@ class WindowResult:
     """Set index -> its outputs as they were when the window closed."""
     in_place: bool = True
     """Whether the inputs are still where the worker found them. False where calls came one at a time, all on set 0."""
+    unsampled: tuple[torch.Tensor, ...] = ()
+    """The copied outputs of a call alone that is not in the sample."""
 
 
 @dataclass

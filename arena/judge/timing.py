@@ -269,12 +269,14 @@ def _time_once(
             limit_s = sampling.call_limit_s
             done = _public_window(context, worker, sets, shape, calls, launch_mode, limit_s, 1, overhead.publish_s)
             worst = worse(worst, verify(done, sets, context.code, context.problem, shape))
-            written(sets, calls, context.problem, shape)
+            written(sets.all_outputs(calls), context.problem, shape)
             elapsed.append(done.elapsed_s)
         for _ in range(sampling.alone_windows):
             windows = _alone(context, worker, sets, shape, launch_mode, overhead.alone_publish_s)
             for each in windows:
                 worst = worse(worst, verify(each, sets, context.code, context.problem, shape))
+                if each.unsampled:
+                    written(tuple(tensor.reshape(1, -1) for tensor in each.unsampled), context.problem, shape)
             alone += [each.elapsed_s for each in windows]
     return ShapeTiming(launch_mode, calls, tuple(elapsed), tuple(alone), overhead, worst)
 

@@ -32,11 +32,11 @@ def verify(window: WindowResult, sets: Sets, code: ProblemCode, problem: Problem
     return worst
 
 
-def written(sets: Sets, calls: int, problem: Problem, shape: Shape) -> None:
-    """Reject a window in which some output of some call holds NaN, as before the call. For inputs with finite answers only."""
-    for tensor, rows in zip(problem.outputs, sets.all_outputs(calls), strict=True):
+def written(outputs: Inputs, problem: Problem, shape: Shape) -> None:
+    """Reject outputs (a row for each call) that hold NaN somewhere, as before the call. For inputs with finite answers only."""
+    for tensor, rows in zip(problem.outputs, outputs, strict=True):
         if rows.is_floating_point() and bool((left := rows.isnan().any(1)).any()):
-            text = f"Call {int(left.nonzero()[0])} of {calls} left elements of {tensor.name} unwritten, or wrote NaN"
+            text = f"Call {int(left.nonzero()[0])} of {len(rows)} left elements of {tensor.name} unwritten, or wrote NaN"
             raise Rejection("incorrect", text, shape=shape, input_class="public")
 
 

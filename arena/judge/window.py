@@ -39,7 +39,7 @@ def window(
     judge freezes the worker again and makes new ones. It may have seen their input classes. So where those are secret, there is
     only one try. `publish_alone_s` is how long publishing takes on an idle device; infinite where no time counts.
     """
-    if sets.memory.gate is not None:
+    if worker.gate is not None:
         for left in reversed(range(tries)):
             try:
                 inputs = draw()

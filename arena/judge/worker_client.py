@@ -152,9 +152,9 @@ class Worker:
 
     def wait_until_ready(self, memory: Memory) -> None:
         """Wait until the worker has imported its modules and opened the device. It runs only the judge's own program so far."""
-        self.gate = memory.gate
+        self.gate = memory.gate()
         with as_judge_failure():
-            self.order("open", fds=[memory.gate.fd] if memory.gate else [], limit_s=START_LIMIT_S, memory=memory.kind)
+            self.order("open", fds=[self.gate.fd] if self.gate else [], limit_s=START_LIMIT_S, memory=memory.kind)
 
     def load(self, limit_s: float) -> None:
         """Have the worker import the submission. From here on its time counts against its total limit."""
@@ -448,6 +448,7 @@ def _release(worker: Worker, note: Callable[[str], None]) -> None:
     try:
         if worker.gate is not None:
             worker.gate.release()
+            worker.gate.close()
         worker.close_buffers()
     except RuntimeError as error:  # the driver's: it must not replace the verdict
         note(f"the buffers of a worker could not be released: {error}")

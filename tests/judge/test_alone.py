@@ -11,7 +11,7 @@ from arena.errors import JudgeError
 from arena.judge import scoring, timing
 from arena.judge.device.memory import layout
 from arena.judge.sampling import GPU
-from arena.schema import Device
+from arena.schema import Device, LaunchMode
 
 DEVICE = Device(name="a GPU", bandwidth_gb_s=1000.0, tflops={"bf16": 100.0}, ceilings="datasheet")
 PROBLEM = SimpleNamespace(flops=lambda shape: 1.0, bytes=lambda shape: 5e4, name="made_up")
@@ -19,11 +19,13 @@ CONTEXT: Any = SimpleNamespace(problem=PROBLEM, code=SimpleNamespace(rate="bf16"
 OVERHEAD_S, ALONE_OVERHEAD_S = 290e-6, 295e-6
 
 
-def process(call_s: float, alone_s: float, overhead_s: float = OVERHEAD_S) -> timing.ShapeTiming:
+def process(
+    call_s: float, alone_s: float, overhead_s: float = OVERHEAD_S, launch_mode: LaunchMode = "graph"
+) -> timing.ShapeTiming:
     """Three windows of ten calls, and three calls alone, in one worker process."""
     overhead = timing.Overhead(overhead_s, 1e-4, ALONE_OVERHEAD_S, 1e-5)
     windows, alone = (OVERHEAD_S + 10 * call_s,) * 3, (ALONE_OVERHEAD_S + alone_s,) * 3
-    return timing.ShapeTiming("graph", 10, windows, alone, overhead, {"rel_fro": 0.0})
+    return timing.ShapeTiming(launch_mode, 10, windows, alone, overhead, {"rel_fro": 0.0})
 
 
 def timed(*processes: timing.ShapeTiming) -> Any:
@@ -40,6 +42,12 @@ def test_a_call_gains_nothing_from_the_calls_beside_it(call_us: float, alone_us:
     assert found.measured_s == pytest.approx(counted_us / 1e6)
     assert found.vetoed == (counted_us != call_us)
     assert found.alone_s == pytest.approx(alone_us / 1e6)
+
+
+@pytest.mark.parametrize(("alone_us", "counted_us"), [(101.0, 101.0), (99.0, 100.0)])
+def test_calls_that_are_no_chain_have_no_margin(alone_us: float, counted_us: float) -> None:
+    found = timed(*[process(1e-4, alone_us / 1e6, launch_mode="stream")] * 3)
+    assert (found.measured_s, found.vetoed) == (pytest.approx(counted_us / 1e6), False)
 
 
 def test_the_least_overhead_of_all_processes_counts() -> None:

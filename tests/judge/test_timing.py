@@ -74,6 +74,7 @@ def scored(source, **sampling):
 
 
 @sandboxed
+@pytest.mark.timing
 def test_a_slow_start_buys_no_short_windows():
     many = {"min_windows": 9, "max_windows": 9}  # the first ones are slow, too
     honest, slow = (scored(source_of(CPU_ATTACKS / f"{name}.py"), **many) for name in ("honest", "slows_its_warm_up"))

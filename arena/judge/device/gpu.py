@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +22,8 @@ ANCHOR_BYTES, ANCHOR_COPIES = 256_000_000, 400
 ANCHOR_WARM_UP = 1500
 """Copies before the first that counts, about 0.2 s: an idle GPU has lowered its clocks and takes that long to raise them."""
 TIMES_THE_CACHE = 3
+# Read by the driver when it starts: streams that share a hardware queue wait for each other, also at a gate.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 
 @contextmanager
@@ -47,16 +51,18 @@ def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[Open
             text = f"other processes compute on GPU {index} (pid {pids})"
             raise JudgeError(f"{text}; a score needs it alone: end them or choose another GPU")
         minor = gpu.minor() if gpu is not None else None
-        yield OpenDevice(
-            record=_device(hardware, found.name, uuid, gpu),
-            memory=CudaMemory(index),
-            # Windows whose inputs are several times as large as the device's last cache.
-            sampling=replace(GPU, cold_bytes=TIMES_THE_CACHE * found.L2_cache_size),
-            conditions=gpu.conditions if gpu is not None else lambda: {"nvml": nvml.UNKNOWN},
-            anchor_gb_s=_anchor(index),
-            gpu=index if minor is None else minor,
-            env=ENV,
-        )
+        # A stream of its own: of several scores in one process, none waits at the gate of another.
+        with torch.cuda.stream(torch.cuda.Stream(index)), contextlib.closing(CudaMemory(index)) as memory:
+            yield OpenDevice(
+                record=_device(hardware, found.name, uuid, gpu),
+                memory=memory,
+                # Windows whose inputs are several times as large as the device's last cache.
+                sampling=replace(GPU, cold_bytes=TIMES_THE_CACHE * found.L2_cache_size),
+                conditions=gpu.conditions if gpu is not None else lambda: {"nvml": nvml.UNKNOWN},
+                anchor_gb_s=_anchor(index),
+                gpu=index if minor is None else minor,
+                env=ENV,
+            )
 
 
 def _device(hardware: Hardware, name: str, uuid: str, gpu: nvml.Gpu | None) -> Device:

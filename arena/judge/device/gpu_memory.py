@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Literal
 
 import torch
 
-from arena.judge.device.memory import Buffer
-from arena.judge.device.memory import Gate as GateProtocol
+from arena.judge.device.memory import Buffer, Gate
 from arena.judge.worker import cuda_driver
 
 SHARE_OF_FREE = 0.5
 """Most of the free memory that one shape's sets may take, staging included. The solution and the reference need the rest."""
 TIMES_THE_CACHE = 3
+RELEASE_LIMIT_S, POLL_S = 60.0, 1e-3
+"""How long a released stream may take to become empty: it makes inputs and copies them."""
 
 
 class CudaBuffer:
@@ -31,22 +33,33 @@ class CudaBuffer:
 
 
 class CudaGate(cuda_driver.Gate):
-    """The judge's side of the gate."""
+    """The judge's side of one worker's gate. It is released in the stream `free`, in which nothing ever waits."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, free: torch.cuda.Stream) -> None:
         memory, self.fd = cuda_driver.allocate(cuda_driver.GATE_BYTES, index)
         memory.tensor.zero_()
+        torch.cuda.synchronize(index)
         super().__init__(memory)
-        self._last = 0
+        self._last, self._free = 0, free
 
     def next(self, rounds: int) -> int:
         first, self._last = self._last + 1, self._last + rounds
         return first
 
     def release(self) -> None:
-        with torch.cuda.stream(torch.cuda.Stream()):
-            self.report_done(self._last)
-        torch.cuda.synchronize()
+        passed = torch.cuda.Event()
+        passed.record()
+        until_s = time.monotonic() + RELEASE_LIMIT_S
+        while not passed.query():
+            with torch.cuda.stream(self._free):
+                self.report_done(self._last)
+            if time.monotonic() > until_s:
+                raise RuntimeError(f"the judge's stream still waits {RELEASE_LIMIT_S:.0f} s after its worker's end")
+            time.sleep(POLL_S)
+
+    def close(self) -> None:
+        self.memory.close()
+        os.close(self.fd)
 
 
 class CudaMemory:
@@ -62,7 +75,7 @@ class CudaMemory:
     def __init__(self, index: int) -> None:
         self._index = index
         self.device = f"cuda:{index}"
-        self.gate: GateProtocol | None = CudaGate(index)
+        self._free = torch.cuda.Stream(index, priority=-1)
         cache_bytes = torch.cuda.get_device_properties(index).L2_cache_size
         self._junk = torch.zeros(TIMES_THE_CACHE * cache_bytes // 4, device=self.device)
         self._sum = torch.zeros((), device=self.device)
@@ -70,6 +83,9 @@ class CudaMemory:
         # Read once, before any worker starts: a submission that hoards memory must not make the windows smaller.
         torch.cuda.empty_cache()
         self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
+
+    def gate(self) -> Gate | None:
+        return CudaGate(self._index, self._free)
 
     def buffer(self, size_bytes: int) -> Buffer:
         return CudaBuffer(size_bytes, self._index)
@@ -92,3 +108,9 @@ class CudaMemory:
 
     def room_bytes(self) -> int | None:
         return self._room_bytes
+
+    def close(self) -> None:
+        """Free what a score holds, where nothing on the device is in its way any more."""
+        if self._staging is not None and torch.cuda.current_stream(self._index).query():
+            self._staging.close()
+            self._staging = None

@@ -50,7 +50,10 @@ class Gate(Protocol):
         """Hold the judge's stream until the worker's reports that number as done."""
 
     def release(self) -> None:
-        """Let the judge's stream pass every wait: the worker will not report any more. Return when the stream is empty."""
+        """Let the judge's stream pass every wait of a dead worker's. Return once it is empty; RuntimeError when it never is."""
+
+    def close(self) -> None:
+        """Release the gate's memory."""
 
 
 class Memory(Protocol):
@@ -59,8 +62,9 @@ class Memory(Protocol):
     kind: Literal["host", "cuda"]
     device: str
     """torch's name for it, on the judge's side."""
-    gate: Gate | None
-    """None where the judge's own clock times a window."""
+
+    def gate(self) -> Gate | None:
+        """A new gate for one worker: two that shared one could stop each other. None where the judge's own clock is used."""
 
     def buffer(self, size_bytes: int) -> Buffer:
         """A new shared buffer."""
@@ -107,7 +111,9 @@ class HostMemory:
 
     kind: Literal["host", "cuda"] = "host"
     device = "cpu"
-    gate: Gate | None = None
+
+    def gate(self) -> Gate | None:
+        return None
 
     def buffer(self, size_bytes: int) -> Buffer:
         return HostBuffer(size_bytes)

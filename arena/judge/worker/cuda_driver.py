@@ -39,7 +39,7 @@ class Bytes:
     """`size_bytes` of GPU memory mapped into this process. `tensor` is a uint8 view of it."""
 
     def __init__(self, handle: Any, size_bytes: int, mapped_bytes: int, device: int) -> None:  # noqa: ANN401
-        self._handle, self._mapped_bytes = handle, mapped_bytes
+        self._handle, self._mapped_bytes, self._device = handle, mapped_bytes, device
         self.address = call(driver.cuMemAddressReserve, mapped_bytes, 0, driver.CUdeviceptr(0), 0)
         call(driver.cuMemMap, self.address, mapped_bytes, 0, handle, 0)
         access = driver.CUmemAccessDesc()
@@ -57,7 +57,7 @@ class Bytes:
 
     def close(self) -> None:
         """Unmap and release. No tensor made of it may be used afterwards."""
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(self._device)
         del self.tensor
         call(driver.cuMemUnmap, self.address, self._mapped_bytes)
         call(driver.cuMemAddressFree, self.address, self._mapped_bytes)
