@@ -13,6 +13,7 @@ import argparse
 import collections
 import datetime
 import json
+import math
 import platform
 import re
 import sys
@@ -77,9 +78,16 @@ def alarms(result: Passed) -> str:
     return ", ".join(text + ["unsteady"] * result.unsteady + ["review"] * (result.review_suggested and not result.unsteady))
 
 
-def gain(row: Row | None, twin: Row | None) -> float | None:
-    """The attack's score over its twin's."""
-    return row.score / twin.score if row and twin and row.score and twin.score else None
+def gain(row: Row, twin: Row | None) -> float | None:
+    """The attack's score over its twin's; nan where one of the two is unsteady, None where one has no score."""
+    if not (twin and row.score and twin.score):
+        return None
+    return math.nan if "unsteady" in row.alarms + twin.alarms else row.score / twin.score
+
+
+def described(more: float | None) -> str:
+    """A gain as the table shows it."""
+    return "" if more is None else "unsteady" if math.isnan(more) else f"{more:.3f}"
 
 
 def attack_lines(rows: dict[str, Row], hardware: Hardware) -> Iterator[str]:
@@ -92,11 +100,11 @@ def attack_lines(rows: dict[str, Row], hardware: Hardware) -> Iterator[str]:
             if not (row := rows.get(name)):
                 continue
             more = gain(row, rows.get(entry.twin.name))
-            if more:
+            if more is not None and not math.isnan(more):
                 best[mechanism.within] = max(best.get(mechanism.within, (0.0, "")), (more, name))
             as_expected = row.verdict == row.expected or (entry.bounded and row.verdict == "passed")
             verdict = row.verdict if as_expected else f"**{row.verdict}**, expected {row.expected}"
-            yield f"| {mechanism.name} | `{name}` | {verdict} | {f'{more:.3f}' if more else ''} |"
+            yield f"| {mechanism.name} | `{name}` | {verdict} | {described(more)} |"
     yield ""
     for within, (most, name) in sorted(best.items(), reverse=True):
         kind = "within the rules" if within else "against the rules"

@@ -20,9 +20,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from hypothesis import strategies as st
 
+from arena.judge.channel import Channel
 from arena.judge.rejection import Rejection
 from arena.judge.worker import main
-from arena.judge.worker_client import Channel, Uncapturable, Worker
+from arena.judge.worker_client import Uncapturable, Worker
 from arena.sandboxes import LostFiles
 
 CORPUS = Path(__file__).parent / "judge" / "corpus"

@@ -23,7 +23,7 @@ from arena.judge.sampling import Sampling
 from arena.judge.score_math import half_width
 from arena.judge.sets import Disturbed, InputSpec, Seeds, Sets, WindowResult, make, write
 from arena.judge.verify import verify, worse, written
-from arena.judge.window import PREPARE_TRIES, window
+from arena.judge.window import PREPARE_TRIES, retried, window
 from arena.judge.worker_client import Worker
 from arena.schema import Errors, LaunchMode, Problem, Timings
 
@@ -285,10 +285,14 @@ def _alone(
     context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode, publish_alone_s: float
 ) -> list[WindowResult]:
     """Windows of one call each on a GPU, from a cold cache: what a call takes that has no others beside it."""
-    inputs = [InputSpec("public", seed) for seed in context.seeds.take(min(sets.count, ALONE_CALLS))]
-    prepare = partial(make, sets, inputs, context.code, shape)
-    limit_s = context.sampling.call_limit_s
-    return gpu_window.run(worker, sets, inputs, prepare, launch_mode, 1, limit_s, publish_alone_s, alone=True)
+
+    def play() -> list[WindowResult]:
+        inputs = [InputSpec("public", seed) for seed in context.seeds.take(min(sets.count, ALONE_CALLS))]
+        prepare = partial(make, sets, inputs, context.code, shape)
+        limit_s = context.sampling.call_limit_s
+        return gpu_window.run(worker, sets, inputs, prepare, launch_mode, 1, limit_s, publish_alone_s, alone=True)
+
+    return retried(play)
 
 
 def _audit_window(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from arena.judge import gpu_window
 from arena.judge.problem_code import ProblemCode, Shape
@@ -13,6 +14,7 @@ from arena.judge.sets import Disturbed, Draw, InputSpec, Sets, WindowResult, cho
 from arena.judge.worker_client import Worker
 from arena.schema import LaunchMode
 
+T = TypeVar("T")
 PREPARE_TRIES = 4
 """A driver's hiccup lengthens one copy, and new inputs are drawn. A submission at work shows in every try."""
 
@@ -40,15 +42,14 @@ def window(
     only one try. `publish_alone_s` is how long publishing takes on an idle device; infinite where no time counts.
     """
     if worker.gate is not None:
-        for left in reversed(range(tries)):
-            try:
-                inputs = draw()
-                prepare = partial(make, sets, inputs, code, shape)
-                [done] = gpu_window.run(worker, sets, inputs, prepare, launch_mode, sample, limit_s, publish_alone_s)
-                return done
-            except Disturbed:
-                if not left:
-                    raise
+
+        def play() -> WindowResult:
+            inputs = draw()
+            prepare = partial(make, sets, inputs, code, shape)
+            [done] = gpu_window.run(worker, sets, inputs, prepare, launch_mode, sample, limit_s, publish_alone_s)
+            return done
+
+        return retried(play, tries)
     worker.freeze()
     inputs = prepare_inputs(worker, sets, code, shape, draw, tries)
     begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
@@ -59,6 +60,17 @@ def window(
     end_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     worker.freeze()
     return WindowResult((end_ns - begin_ns) / 1e9, 0.0, inputs, outputs)
+
+
+def retried(play: Callable[[], T], tries: int = PREPARE_TRIES) -> T:
+    """What `play` returns in the first of its `tries` that is not disturbed."""
+    for left in reversed(range(tries)):
+        try:
+            return play()
+        except Disturbed:
+            if not left:
+                raise
+    raise AssertionError("no tries")
 
 
 def prepare_inputs(

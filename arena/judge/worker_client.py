@@ -7,15 +7,14 @@ import math
 import os
 import select
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from arena.errors import JudgeError, SandboxError
 from arena.judge import absent_libraries, stub_library
+from arena.judge.channel import Channel, Log
 from arena.judge.device.memory import Buffer, Gate, Memory
 from arena.judge.problem_code import kit
 from arena.judge.rejection import Rejection, shortage
@@ -26,8 +25,6 @@ from arena.sandboxes.watchdog import Watchdog
 from arena.schema import VendorLibrary
 from arena.submission import Submission
 
-LOG_BYTES = 1 << 20
-"""How much the judge keeps of each of the worker's streams. It reads and drops the rest, so that the worker never blocks."""
 START_LIMIT_S = 120.0
 """For importing torch and opening the device, which takes seconds on an idle machine."""
 SEND_LIMIT_S = 5.0
@@ -60,66 +57,6 @@ def as_judge_failure() -> Iterator[None]:
         yield
     except Rejection as rejection:
         raise JudgeError(f"a worker failed before it loaded the solution: {rejection.message}; see `arena doctor`") from None
-
-
-class Log:
-    """The beginning of a stream, read by a thread until it ends."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._kept = bytearray()
-        self._fd = os.dup(stream.fileno())  # a copy: the sandbox closes its own when it ends
-        self._thread = threading.Thread(target=self._drain, daemon=True)
-        self._thread.start()
-
-    def _drain(self) -> None:
-        with suppress(OSError):  # pages of a file that is no longer there, spliced into the pipe
-            while chunk := os.read(self._fd, 1 << 16):
-                self._kept += chunk[: max(0, LOG_BYTES - len(self._kept))]
-        os.close(self._fd)
-
-    def last_line(self) -> str:
-        """The last line that is not blank, made safe to print."""
-        lines = [line.strip() for line in bytes(self._kept).decode("utf-8", "replace").splitlines() if line.strip()]
-        return "".join(c if c.isprintable() else "?" for c in lines[-1])[:300] if lines else ""
-
-    def text(self) -> bytes:
-        """All that was kept."""
-        self._thread.join(timeout=1)
-        return bytes(self._kept)
-
-
-class Channel:
-    """Orders to a worker over a socket, replies from it over a pipe. Descriptors go to the worker only.
-
-    A socket carries descriptors both ways, and the judge would be the last to close one that came with a reply. For a TCP socket
-    with unsent data that takes as long as its SO_LINGER says: the judge hung for 200 s. So the judge's end of the socket is shut
-    for reading before the worker starts, and the kernel refuses whatever a process sends there. A pipe carries bytes alone.
-    """
-
-    def __init__(self) -> None:
-        self.orders, self._worker_orders = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.orders.shutdown(socket.SHUT_RD)
-        self.replies, self._worker_replies = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.replies, False)
-
-    @property
-    def worker_fds(self) -> tuple[int, int]:
-        """The worker's ends: orders, replies."""
-        return self._worker_orders.fileno(), self._worker_replies
-
-    def release_worker_fds(self) -> None:
-        """Close the worker's ends here, once it has them: the judge is to see their end."""
-        self._worker_orders.close()
-        if self._worker_replies >= 0:
-            os.close(self._worker_replies)
-            self._worker_replies = -1
-
-    def close(self, *, lock_held: bool = False) -> None:
-        """Close both ends. The pipe stays open where a process may hold its lock (`lock_held`), which would hold up the close."""
-        self.release_worker_fds()
-        self.orders.close()
-        if not lock_held:
-            os.close(self.replies)
 
 
 class Worker:

@@ -20,6 +20,7 @@ from arena import catalog, judge  # noqa: E402
 from arena.errors import JudgeError, SandboxError  # noqa: E402
 from arena.files import documents  # noqa: E402
 from arena.judge import worker_client  # noqa: E402
+from arena.judge.channel import Channel  # noqa: E402
 from arena.judge.device.memory import HostMemory  # noqa: E402
 from arena.judge.rejection import Rejection, refusal_under_way, shortage  # noqa: E402
 from arena.judge.sampling import CPU  # noqa: E402
@@ -85,7 +86,7 @@ def test_verdict(name, monkeypatch):
 
 
 def test_nothing_can_be_queued_towards_the_judge():
-    channel = worker_client.Channel()
+    channel = Channel()
     theirs = socket.socket(fileno=os.dup(channel.worker_fds[0]))
     with theirs, socket.socket() as sent:
         for message, fds in ((b"x", [sent.fileno()]), (b"x", [sent.fileno()] * 250), (b"", [sent.fileno()]), (b"x", [])):
@@ -102,7 +103,7 @@ def test_nothing_can_be_queued_towards_the_judge():
 
 def test_the_channel_leaves_no_descriptor():
     before = len(list(Path("/proc/self/fd").iterdir()))
-    channel = worker_client.Channel()
+    channel = Channel()
     channel.release_worker_fds()
     channel.close()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
@@ -155,7 +156,7 @@ def test_a_worker_that_is_in_time_is_left_alone():
 
 
 def test_a_limit_passed_in_a_stop_of_arena_waits_for_the_judge():
-    channel, sandbox = worker_client.Channel(), replies.Sandbox()
+    channel, sandbox = Channel(), replies.Sandbox()
     worker = worker_client.Worker(sandbox, channel, 60.0)
     worker.stop_watchdog()
     worker._set_due(0.0, "late")
