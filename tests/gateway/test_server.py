@@ -246,7 +246,7 @@ def test_compressed_requests_pass_unchanged(tmp_path: Path):
 
 
 def test_a_broken_answer_breaks_off_inside_too(tmp_path: Path):
-    half = STREAMS["anthropic"][:300]
+    half = STREAMS["anthropic"].partition(b"event: content")[0]
     with run(tmp_path, "anthropic", Answer([half], cut=True)) as agent:
         reply = agent.ask()
         assert (reply.status, reply.body, reply.whole) == (200, half, False)
@@ -706,3 +706,31 @@ def test_a_crash_of_the_gateway_is_not_a_provider_error(tmp_path: Path, monkeypa
         assert gateway.stop == Stop("crashed", "the gateway itself failed, a bug of arena: ZeroDivisionError('oh')")
         assert gateway.troubles == [gateway.stop.message]
     assert read(tmp_path / "ledger.jsonl") == gateway.usage()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer([events({"model": KEY, "choices": []})]),
+        Answer([events({"model": "m-1", "choices": [], "usage": {"note": KEY}})]),
+        Answer([events({"model": "m-1", "choices": []}).replace(b"m-1", "".join(f"\\u{ord(c):04x}" for c in KEY).encode())]),
+        json_answer(500, {"error": {"message": "x" * 1000 + KEY}}),
+        Answer([b"{}"], 200, {f"X-{KEY}": "1"}),
+    ],
+    ids=["model", "usage", "escaped", "beyond the kept part", "name of a header"],
+)
+def test_the_key_of_an_answer_reaches_no_record(tmp_path: Path, answer: Answer):
+    with run(tmp_path, "chat", answer) as agent:
+        reply = agent.ask()
+        wait(lambda: agent.gateway.in_flight == 0)
+        inside = str(reply) + str(agent.gateway.usage()) + str(agent.gateway.stop) + agent.gateway.last_failure
+    assert KEY[:9] not in inside + agent.ledger.read_text()
+
+
+def test_the_key_in_an_answer_that_was_left_is_found(tmp_path: Path):
+    pieces = [STREAMS["chat"][:40], b'\n\ndata: {"model": "' + KEY.encode() + b'"}\n\n']
+    with run(tmp_path, "chat", Answer(pieces, pause_s=0.3)) as agent:
+        leave(agent)
+        wait(lambda: agent.gateway.in_flight == 0)
+        assert (agent.ended()["how"], agent.ended()["error"]) == ("stopped", "the provider's answer holds the real key")
+    assert KEY not in agent.ledger.read_text()

@@ -16,11 +16,11 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from arena.gateway.config import ModelAccess
-from arena.gateway.model.answers import AnswerReader, wrong_model, wrong_provider
+from arena.gateway.model.answers import AnswerReader, Facts, wrong_model, wrong_provider
 from arena.gateway.model.apis import Endpoint, key_header
 from arena.gateway.model.ledger import Began, Ended, How
 from arena.gateway.model.policy import ModelRequest
-from arena.gateway.model.redact import KeyGuard, plain_message, scrubbed
+from arena.gateway.model.redact import KeyGuard, holds_key, plain_message, scrubbed
 from arena.gateway.model.state import RunState
 from arena.gateway.model.upstream import STREAM_HEAD_S, WHOLE_HEAD_S, Upstream, answer_headers, check_answer, request_headers
 from arena.gateway.model.usage import ObservedAnswer
@@ -46,6 +46,7 @@ class Exchange:
         self._silent_since_s: float | None = None
         """Since when the provider has been silent, on the monotonic clock; None while the gateway is working."""
         self._reader: AnswerReader | None = None
+        self._guard = KeyGuard(access.key)
 
     def line(self) -> Ended:
         """The ledger line for the end of this exchange."""
@@ -102,11 +103,12 @@ class Exchange:
         check_answer(answer)
         reader = self._reader = AnswerReader(self._access.api, answer.headers.get("Content-Type", ""))
         headers = answer_headers(answer.headers.items())
-        if self._access.key and any(self._access.key in value for _, value in headers):
+        if holds_key("\n".join(word for header in headers for word in header).encode(errors="replace"), self._access.key):
             return self._stop(request, web.StreamResponse(), LEAKED)
-        response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=CIMultiDict(headers))
+        # Not the provider's own words beside the status: no program needs them.
+        response = web.StreamResponse(status=answer.status, headers=CIMultiDict(headers))
         await response.prepare(request)
-        guard = KeyGuard(self._access.key)
+        guard = self._guard
         while True:
             try:
                 data = await self._next(answer)
@@ -146,11 +148,12 @@ class Exchange:
             return
         with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
             while self._observed.read_bytes < most_bytes and (data := await self._next(answer)):
+                self._guard.feed(data)
                 self._read(reader, data)
             reader.end()
             self._observed.facts = reader.facts
-        if wrong := self._wrong_answer():
-            self._observed.how, self._observed.error = "stopped", wrong
+        if wrong := LEAKED if self._guard.found else self._wrong_answer():
+            self._record_stop(wrong)
 
     def _why_left(self, model_request: ModelRequest) -> How:
         """Why the program left. Only a silent stream counts as a fault: other answers begin when they are complete."""
@@ -179,10 +182,18 @@ class Exchange:
         return None
 
     def _stop(self, request: web.BaseRequest, response: web.StreamResponse, reason: str) -> web.StreamResponse:
-        self._observed.how, self._observed.error = "stopped", reason
+        self._record_stop(reason)
         return _abort(request, response)
 
+    def _record_stop(self, reason: str) -> None:
+        observed = self._observed
+        observed.how, observed.error = "stopped", reason
+        if reason == LEAKED:  # no name, number or message of this answer may come into a record
+            observed.facts, observed.error_body = Facts(), b""
+
     def _error_text(self, error: BaseException) -> str:
+        if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError):  # its text quotes a part of the answer
+            return f"the answer is not valid HTTP ({type(error).__name__})"
         return plain_message(scrubbed(str(error) or type(error).__name__, self._access.key))
 
 
