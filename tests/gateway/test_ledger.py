@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arena.errors import DataError
 from arena.files import jsonl
 from arena.files.jsonl import JsonLines
-from arena.gateway.config import Caps, ModelAccess, Stop
+from arena.gateway.config import Caps, ModelAccess
 from arena.gateway.model.ledger import (
     FAILED,
     FAULTS,
@@ -31,7 +31,7 @@ from arena.gateway.model.ledger import (
     opened,
     read,
 )
-from arena.gateway.model.state import caps_exhausted, failure_reason, request_failed
+from arena.gateway.model.outcome import Doubt, caps_exhausted, failure_reason, request_failed
 from arena.gateway.model.usage import with_estimate
 from arena.schema import Route, Usage
 
@@ -316,8 +316,8 @@ def test_patience_ends_without_a_good_answer():
     assert request_failed(about(), totals(began(1), first), first, other_arriving=False) is None
     both = totals(began(1), first, began(2), last)
     assert request_failed(about(), both, last, other_arriving=True) is None
-    assert request_failed(about(), both, last, other_arriving=False) == Stop(
-        "provider_error", "The provider: no good answer for 300 s; the last: status 503: busy"
+    assert request_failed(about(), both, last, other_arriving=False) == Doubt(
+        "The provider: no good answer for 300 s; the last: status 503: busy", ends=True
     )
     good = totals(began(1), first, began(3, 20.0), ended(3, 30.0), began(2), last)
     assert request_failed(about(), good, last, other_arriving=False) is None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from arena.gateway.config import ModelAccess
 from arena.gateway.model.apis import Json, inner
 from arena.gateway.model.redact import plain_message, plain_name
 from arena.schema import Api
@@ -41,6 +42,8 @@ class Facts:
     """An error inside a stream that began well."""
     own_fault: bool = False
     """Whether the error is the request's fault."""
+    unread: bool = False
+    """Whether a part is too long, too deep or otherwise more than the gateway reads: an agent can make a provider echo that."""
     usage: Json = field(default_factory=dict)
     """The provider's own numbers."""
 
@@ -172,6 +175,8 @@ class EventParser:
         """Pieces of an unfinished line, joined once: a line may come in millions of pieces."""
         self._data: list[bytes] = []
         self._held_bytes = 0
+        self.too_long = False
+        """Whether an event was too long to keep."""
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """The data of the events that this piece ends."""
@@ -199,6 +204,7 @@ class EventParser:
     def _hold(self, piece: bytes) -> None:
         self._held_bytes += len(piece)
         if self._held_bytes > FRAME_BYTES:
+            self.too_long = True
             self._data.clear()
             self._line[:] = [b":"] if piece or self._line else []  # a comment: none of it is kept
         elif piece:
@@ -234,11 +240,16 @@ class AnswerReader:
                 self._take(event)
         elif self._body_bytes <= FRAME_BYTES:
             self._take(b"".join(self._body))
+        if self._body_bytes > FRAME_BYTES or (self._events is not None and self._events.too_long):
+            self.facts = replace(self.facts, unread=True)
 
     def _take(self, data: bytes) -> None:
         try:
             found = json.loads(data.decode())
-        except (ValueError, RecursionError):
+        except (UnicodeDecodeError, json.JSONDecodeError):
+            return
+        except (ValueError, RecursionError):  # a number of too many digits; nested too deep
+            self.facts = replace(self.facts, unread=True)
             return
         for event in found if isinstance(found, list) else [found]:  # a list: Gemini's stream when events were not requested
             if isinstance(event, dict):
@@ -272,6 +283,15 @@ def _words(model: str) -> tuple[str, str, list[str]]:
     vendor, _, rest = model.rpartition("/")
     name, _, variant = rest.partition(":")
     return vendor, variant, sorted(re.split(r"[-.]", name))
+
+
+def wrong_answer(access: ModelAccess, facts: Facts) -> str | None:
+    """Which model or provider answered that should not have; None when all is well."""
+    if wrong_model(access.model, facts.model, broker=access.route.broker):
+        return f"model {facts.model!r} answered, and the request was for {access.model!r}"
+    if access.route.broker and wrong_provider(access.provider, facts.provider):
+        return f"provider {facts.provider!r} answered, and this run is pinned to {', '.join(access.provider)}"
+    return None
 
 
 def wrong_provider(pin: Sequence[str], answered: str | None) -> bool:

@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from arena.gateway.config import ModelAccess
-from arena.gateway.model.answers import AnswerReader, Facts, wrong_model, wrong_provider
+from arena.gateway.model.answers import AnswerReader, Facts, wrong_answer
 from arena.gateway.model.apis import Endpoint, key_header
 from arena.gateway.model.ledger import Began, Ended, How
 from arena.gateway.model.policy import ModelRequest
@@ -125,11 +125,11 @@ class Exchange:
                     await response.write(passes)
             finally:  # also when the program leaves meanwhile
                 self._read(reader, data)
-            if wrong := LEAKED if guard.found else self._wrong_answer():
+            if wrong := LEAKED if guard.found else wrong_answer(self._access, self._observed.facts):
                 return self._stop(request, response, wrong)
         reader.end()
         self._observed.facts = reader.facts
-        if wrong := self._wrong_answer():
+        if wrong := wrong_answer(self._access, self._observed.facts):
             return self._stop(request, response, wrong)
         await response.write_eof(guard.rest())
         return response
@@ -152,7 +152,7 @@ class Exchange:
                 self._read(reader, data)
             reader.end()
             self._observed.facts = reader.facts
-        if wrong := LEAKED if self._guard.found else self._wrong_answer():
+        if wrong := LEAKED if self._guard.found else wrong_answer(self._access, self._observed.facts):
             self._record_stop(wrong)
 
     def _why_left(self, model_request: ModelRequest) -> How:
@@ -171,15 +171,6 @@ class Exchange:
         elif self._began.kind == "model":
             reader.feed(data)
             observed.facts = reader.facts
-
-    def _wrong_answer(self) -> str | None:
-        """Which model or provider answered that should not have; None when all is well."""
-        facts, access = self._observed.facts, self._access
-        if wrong_model(access.model, facts.model, broker=access.route.broker):
-            return f"model {facts.model!r} answered, and the request was for {access.model!r}"
-        if access.route.broker and wrong_provider(access.provider, facts.provider):
-            return f"provider {facts.provider!r} answered, and this run is pinned to {', '.join(access.provider)}"
-        return None
 
     def _stop(self, request: web.BaseRequest, response: web.StreamResponse, reason: str) -> web.StreamResponse:
         self._record_stop(reason)

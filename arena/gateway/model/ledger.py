@@ -27,12 +27,13 @@ ASIDE_BYTES = 4 << 20
 FULL = "the ledger is full"
 
 Source = Literal["provider", "prices", "mixed"]
-How = Literal["whole", "refused", "incomplete", "cut", "stalled", "error", "rejected", "stopped", "left"]
+How = Literal["whole", "refused", "incomplete", "unread", "cut", "stalled", "error", "rejected", "stopped", "left"]
 """How a request ended.
 
 whole       answered, with a finish reason
 refused     the same, but the model refused
 incomplete  the answer ended properly, but without a finish reason
+unread      the same, and the gateway cannot read a part of it
 cut         the answer broke off
 stalled     the program left a stream after the provider was silent for too long
 error       the provider reported a failure of its own, or did not answer
@@ -150,6 +151,19 @@ class Stopped:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """Arena sent a small request of its own, because something looked like a failure of the provider."""
+
+    at: str
+    s: float
+    failed: str
+    """Why it failed; empty when the provider answered it well."""
+    conclusive: bool = True
+    """False when the agent's own requests may have caused the failure."""
+    event: Literal["checked"] = "checked"
+
+
+@dataclass(frozen=True)
 class Full:
     """The ledger had no room for more lines."""
 
@@ -166,7 +180,7 @@ class Closed:
     event: Literal["closed"] = "closed"
 
 
-Line = Began | Ended | Refused | Stopped | Full | Closed
+Line = Began | Ended | Refused | Stopped | Checked | Full | Closed
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="event")])
 
 
@@ -289,7 +303,7 @@ class Ledger:
     def add(self, line: Line) -> str:
         """Append a line. Returns why no further line can be written, or an empty string."""
         began = self.totals.in_flight.get(line.n) if isinstance(line, Ended) else line
-        aside = isinstance(line, Refused) or (isinstance(began, Began) and began.kind == "count")
+        aside = isinstance(line, Refused | Checked) or (isinstance(began, Began) and began.kind == "count")
         self.totals = self.totals.add(line)
         if aside and self._aside_bytes > ASIDE_BYTES:
             return ""
