@@ -88,7 +88,9 @@ class Exchange:
                 return await upstream.session.post(
                     URL(f"{self._access.route.base_url}/{endpoint.path}", encoded=True),
                     data=body,
-                    headers=CIMultiDict([*request_headers(request.headers.items()), *key.items()]),
+                    headers=CIMultiDict(
+                        [*request_headers(request.headers.items(), self._access.route.allow.headers), *key.items()]
+                    ),
                     allow_redirects=False,
                     proxy=upstream.proxy and upstream.proxy.url,
                     proxy_headers=upstream.proxy and upstream.proxy.headers,

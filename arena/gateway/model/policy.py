@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from arena.gateway.config import ModelAccess
 from arena.gateway.model import provider_tools
+from arena.gateway.model.allowed import BROKER_FIELDS, COUNT_FIELDS, FIELDS
 from arena.gateway.model.apis import Endpoint, Json, inner, parse_endpoint, shown_keys
 from arena.gateway.model.provider_tools import WORD_CHARS, normalized
 from arena.gateway.model.redact import plain_effort
@@ -56,17 +57,29 @@ def check_body(access: ModelAccess, endpoint: Endpoint, headers: Mapping[str, st
     compressed = headers.get("Content-Encoding", "").strip().lower() in ("gzip", "deflate")
     plain_body = _decompressed(body) if compressed else body
     data = _normalized_names(_parsed(plain_body))
-    _check_model(access, endpoint, data)
-    for name in OBJECTS & data.keys():
-        if not isinstance(data[name], dict | None):
-            raise Refusal(400, f"`{name}` must be an object")
+    fields = FIELDS[access.api] | (BROKER_FIELDS if access.route.broker else frozenset())
+    if access.api == "gemini" and endpoint.kind == "count":
+        fields = COUNT_FIELDS
+        if "generatecontentrequest" in data:
+            if not isinstance(data["generatecontentrequest"], dict):
+                raise Refusal(400, "`generateContentRequest` must be an object")
+            _check_fields(access, endpoint, _normalized_names(data["generatecontentrequest"]), FIELDS["gemini"])
+    _check_fields(access, endpoint, data, fields)
     if access.route.broker and endpoint.kind == "model":
         _check_pin(access.provider, data)
-    provider_tools.check(access.api, access.route.broker, data)
     stream = bool(data.get("stream")) or ":streamGenerateContent" in endpoint.path
     if stream and endpoint.kind == "model":
         _check_metered(access, data)
     return ModelRequest(plain_effort(_effort(access.api, data)), stream, len(plain_body))
+
+
+def _check_fields(access: ModelAccess, endpoint: Endpoint, body: Json, fields: frozenset[str]) -> None:
+    """Refusal when the body names another model, or holds what may not go out. Its names are `normalized`."""
+    _check_model(access, endpoint, body)
+    for name in OBJECTS & body.keys():
+        if not isinstance(body[name], dict | None):
+            raise Refusal(400, f"`{name}` must be an object")
+    provider_tools.check(access, body, fields)
 
 
 def _check_metered(access: ModelAccess, body: Json) -> None:
