@@ -129,6 +129,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "text/event-stream; charset=utf-8"})
     pause_s: float = 0.0
     """Before each piece."""
+    late_s: float = 0.0
+    """Before the answer begins."""
     cut: bool = False
     """The connection breaks after the pieces."""
 
@@ -173,6 +175,7 @@ class Provider:
             self.received.append(received)
             answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
             self._last = [answer]
+        await asyncio.sleep(answer.late_s)
         out = web.StreamResponse(status=answer.status, headers=answer.headers)
         await out.prepare(request)
         try:

@@ -171,6 +171,17 @@ def test_back_off_is_bounded_and_counts_while_it_lasts():
     assert again.add(Closed(950.0, 333.0)).ended(999.0).backoff_s == 333.0
 
 
+def test_429_beside_other_requests_is_no_back_off():
+    """A program that sends many requests at once causes the limit itself."""
+    limited = [ended(n, 10.0 + n, "error", status=429) for n in (1, 2, 3)]
+    together = totals(began(1), began(2), began(3), *limited)
+    assert (together.failing_since_s, together.usage.failed, together.backoff_s(99.0)) == (None, 3, 0.0)
+    apart = totals(began(1), limited[0], began(2), limited[1])
+    assert (apart.failing_since_s, apart.backoff_s(31.0)) == (11.0, 20.0)
+    busy = totals(began(1), began(2), ended(1, 11.0, "error", status=503), ended(2, 12.0, "error", status=503))
+    assert busy.failing_since_s == 11.0  # the provider's own failure, however many ask
+
+
 def test_only_the_first_names_are_kept():
     many = totals(*[began(n, effort=f"e{n}") for n in range(99)], *[ended(n, model=f"m{n}", provider=f"p{n}") for n in range(99)])
     assert (len(many.usage.efforts), len(many.usage.models), len(many.usage.providers)) == (16, 16, 16)
@@ -205,9 +216,12 @@ def test_unmetered_answers_are_charged_by_estimate():
     assert lost.charged_usd is not None
     assert lost.charged_usd > 0
     thinking = with_estimate(
-        about_to_charge(), began(1, bytes=3000), ended(1, how="left", status=None, finish=None, seconds=60.0)
+        about_to_charge(), began(1, bytes=3000, max_tokens=10), ended(1, how="left", status=None, finish=None, seconds=60.0)
     )
     assert thinking.charged_tokens == 7000
+    for bound, tokens in ((20_000, 21_000), (None, 65_000)):  # no answer began: the provider may generate all that it may
+        gone = ended(1, how="left", status=None, finish=None, seconds=0.1)
+        assert with_estimate(about_to_charge(), began(1, bytes=3000, max_tokens=bound), gone).charged_tokens == tokens
     partly = with_estimate(
         about_to_charge(), began(1, bytes=3000), ended(1, how="cut", finish=None, tokens=Tokens(50, output=1), bytes=600)
     )

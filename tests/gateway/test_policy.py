@@ -102,6 +102,23 @@ def test_the_effort_is_read_from_each_interface(api: Api, more: Any, effort: str
     assert ask(api, more).effort == effort
 
 
+@pytest.mark.parametrize(
+    ("api", "more", "bound"),
+    [
+        ("anthropic", {"max_tokens": 5}, 5),
+        ("responses", {"max_output_tokens": 5}, 5),
+        ("chat", {"max_tokens": 5, "max_completion_tokens": 7, "n": 2}, 14),
+        ("chat", {"max_tokens": True}, None),
+        ("chat", {"max_tokens": -1}, None),
+        ("gemini", {"generationConfig": {"maxOutputTokens": 5, "candidateCount": 2}}, 10),
+        ("gemini", {}, None),
+        ("chat", {"max_tokens": 10**30}, 1 << 40),
+    ],
+)
+def test_the_bound_of_an_answer_is_read(api: Api, more: Any, bound: int | None):
+    assert ask(api, more).max_tokens == bound
+
+
 def test_streaming_is_recognised():
     assert ask("chat", {"stream": True}).stream
     assert not ask("chat").stream

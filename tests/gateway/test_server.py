@@ -740,3 +740,27 @@ def test_the_key_in_an_answer_that_was_left_is_found(tmp_path: Path):
         wait(lambda: agent.gateway.in_flight == 0)
         assert (agent.ended()["how"], agent.ended()["error"]) == ("stopped", "the provider's answer holds the real key")
     assert KEY not in agent.ledger.read_text()
+
+
+def test_leaving_before_the_answer_begins_is_not_free(tmp_path: Path):
+    """The provider generates all the same: the gateway waits for the answer's beginning and its numbers."""
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]], late_s=1.0), caps=Caps(tokens=50)) as agent:
+        leave(agent, read=False, body=agent.body(stream_options={"include_usage": True}))
+        wait(lambda: agent.gateway.in_flight == 0)
+        usage = agent.gateway.usage()
+        assert tuple(getattr(usage, f"{name}_tokens") for name in BUCKETS) == TOKENS["chat"]
+        assert (agent.ended()["how"], usage.unmetered, agent.upstream.broken) == ("left", 0, 0)
+        assert agent.ask(agent.body(stream_options={"include_usage": True})).status == 400
+
+
+def test_leaving_for_good_charges_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exchange, "REST_S", 0.1)
+    caps = Caps(tokens=100_000)
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]], late_s=5.0), caps=caps) as agent:
+        body = agent.body(stream_options={"include_usage": True}, max_tokens=50_000)
+        for _ in range(2):
+            leave(agent, read=False, body=body)
+            wait(lambda: agent.gateway.in_flight == 0)
+        assert agent.ended()["charged_tokens"] >= 50_000
+        assert agent.ask(body).status == 400
+        assert len(agent.upstream.received) == 2

@@ -84,6 +84,8 @@ class Began:
     path: str
     bytes: int
     """Of its body, unpacked."""
+    max_tokens: int | None = None
+    """The most that it lets the provider generate; None when it sets no bound."""
     event: Literal["began"] = "began"
 
 
@@ -192,6 +194,8 @@ class Totals:
     counts: int = 0
     """Requests to count tokens."""
     in_flight: Mapping[int, Began] = field(default_factory=dict)
+    crowded: frozenset[int] = frozenset()
+    """Requests of those beside which another one was in flight."""
     failing_since_s: float | None = None
     """When the provider first failed after its last good answer."""
     unfinished: int = 0
@@ -235,15 +239,18 @@ class Totals:
             return replace(self, usage=usage, failing_since_s=None)
         if not isinstance(line, Ended) or (began := self.in_flight.get(line.n)) is None:
             return self
-        totals = replace(self, in_flight={n: entry for n, entry in self.in_flight.items() if n != line.n})
-        return totals if began.kind == "count" else totals._metered(line)._judged(began, line)
+        in_flight = {n: entry for n, entry in self.in_flight.items() if n != line.n}
+        totals = replace(self, in_flight=in_flight, crowded=self.crowded & in_flight.keys())
+        crowded = line.n in self.crowded
+        return totals if began.kind == "count" else totals._metered(line)._judged(began, line, crowded=crowded)
 
     def _began(self, line: Began) -> Totals:
         in_flight = {**self.in_flight, line.n: line}
+        crowded = frozenset(in_flight) if self.in_flight else self.crowded
         if line.kind == "count":
-            return replace(self, in_flight=in_flight, counts=self.counts + 1)
+            return replace(self, in_flight=in_flight, crowded=crowded, counts=self.counts + 1)
         more = {"requests": self.usage.requests + 1, "efforts": _with_name(self.usage.efforts, line.effort)}
-        return replace(self, in_flight=in_flight, usage=self.usage.model_copy(update=more))
+        return replace(self, in_flight=in_flight, crowded=crowded, usage=self.usage.model_copy(update=more))
 
     def _metered(self, line: Ended) -> Totals:
         """Add the tokens and the cost."""
@@ -270,15 +277,15 @@ class Totals:
             unbounded=self.unbounded or line.charged_usd is None,
         )
 
-    def _judged(self, began: Began, line: Ended) -> Totals:
-        """Add whether the provider failed."""
+    def _judged(self, began: Began, line: Ended, *, crowded: bool) -> Totals:
+        """Add whether the provider failed. 429 beside other requests does not show that: the program may have sent too many."""
         usage, since_s = self.usage, self.failing_since_s
         if line.how in GOOD:
             usage = usage.model_copy(update={"backoff_s": self.backoff_s(began.s)})
             return replace(self, usage=usage, failing_since_s=None, unfinished=0, answered=True)
         if line.how in FAILED:
             usage = usage.model_copy(update={"failed": usage.failed + 1})
-        if line.how not in FAULTS:
+        if line.how not in FAULTS or (line.status == 429 and crowded):
             return replace(self, usage=usage)
         unfinished = self.unfinished + (line.how == "incomplete")
         return replace(self, usage=usage, failing_since_s=line.s if since_s is None else since_s, unfinished=unfinished)

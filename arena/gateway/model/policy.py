@@ -21,6 +21,7 @@ BODY_BYTES = 64 << 20
 """Of a request's body, compressed and decompressed."""
 VALUES = 4_000_000
 """In a body. Each takes 60 bytes or more of arena's memory, and as few as two bytes of the body."""
+MOST_TOKENS = 1 << 40
 OBJECTS = {"generationconfig", "outputconfig", "reasoning", "streamoptions", "thinking"}
 """Fields whose content is checked. Google accepts an object in place of a list, and may accept more."""
 PIN_NAMES = {"order", "only", "allowfallbacks", "datacollection"}
@@ -35,6 +36,8 @@ class ModelRequest(NamedTuple):
     stream: bool
     bytes: int
     """Of the body, decompressed."""
+    max_tokens: int | None = None
+    """The most tokens that it lets the provider generate; None when it sets no bound."""
 
 
 def check_head(access: ModelAccess, key: str, method: str, target: str, headers: Mapping[str, str]) -> Endpoint:
@@ -70,7 +73,7 @@ def check_body(access: ModelAccess, endpoint: Endpoint, headers: Mapping[str, st
     stream = bool(data.get("stream")) or ":streamGenerateContent" in endpoint.path
     if stream and endpoint.kind == "model":
         _check_metered(access, data)
-    return ModelRequest(plain_effort(_effort(access.api, data)), stream, len(plain_body))
+    return ModelRequest(plain_effort(_effort(access.api, data)), stream, len(plain_body), _max_tokens(access.api, data))
 
 
 def _check_fields(access: ModelAccess, endpoint: Endpoint, body: Json, fields: frozenset[str]) -> None:
@@ -179,6 +182,15 @@ def _effort(api: Api, body: Json) -> object:
         or _budget(body.get("thinkingbudget"))
         or thinking.get("type")
     )
+
+
+def _max_tokens(api: Api, body: Json) -> int | None:
+    settings = _normalized_names(inner(body, "generationconfig")) if api == "gemini" else body
+    named = [settings.get(name) for name in ("maxtokens", "maxcompletiontokens", "maxoutputtokens")]
+    bounds = [bound for bound in named if isinstance(bound, int) and not isinstance(bound, bool) and bound >= 0]
+    answers = settings.get("candidatecount" if api == "gemini" else "n")
+    several = answers if isinstance(answers, int) and answers > 1 else 1
+    return min(max(bounds) * several, MOST_TOKENS) if bounds else None
 
 
 def _budget(tokens: object) -> str | None:

@@ -159,6 +159,7 @@ class RunState:
             provider=self._access.provider,
             path=plain_message(endpoint.path),
             bytes=request.bytes,
+            max_tokens=request.max_tokens,
         )
         self._write(line)
         self._check_running()

@@ -29,6 +29,8 @@ PROVIDER_STATUSES = (401, 402, 403, 404, 408, 409, 429)
 """Statuses below 500 that are not about the request's content."""
 TOKEN_BYTES = 3
 """Bytes of JSON with code per token: fewer than in fact, so that the estimate is rather too high."""
+UNBOUNDED_TOKENS = 64_000
+"""Of an answer that the program left before its beginning, when the request sets no bound: the most that harnesses request."""
 TOKENS_PER_S = 100
 """How fast a model may think unseen."""
 
@@ -207,6 +209,8 @@ def with_estimate(access: ModelAccess, began: Began, line: Ended) -> Ended:
     known_in = known.input + known.cache_read + known.cache_write
     known_out = known.output + known.reasoning
     estimated_out = max(line.bytes // TOKEN_BYTES, int(line.seconds * TOKENS_PER_S))
+    if line.status is None:  # the provider generates on, however soon the program left
+        estimated_out = max(estimated_out, UNBOUNDED_TOKENS if began.max_tokens is None else began.max_tokens)
     estimate = replace(
         known,
         input=known.input if known_in else began.bytes // TOKEN_BYTES,
