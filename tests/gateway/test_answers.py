@@ -51,7 +51,7 @@ def test_too_long_events_are_skipped(piece: bytes):
     assert list(parsed.feed(b"data: {}\n\ndata: ")) == [b"{}"]
     for _ in range(20):
         assert list(parsed.feed(piece)) == []
-    held = sum(map(len, parsed._line + parsed._data))
+    held = len(parsed._line) + sum(map(len, parsed._data))
     assert held < 100
     assert list(parsed.feed(b"data: still the same\n\ndata: [1]\n\n")) == [b"[1]"]
 

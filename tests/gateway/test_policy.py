@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import time
 import zlib
 from dataclasses import replace
 from typing import Any
@@ -12,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.gateway.config import Caps, ModelAccess
-from arena.gateway.model.apis import Endpoint
-from arena.gateway.model.policy import BODY_BYTES, VALUES, check_body, check_head
+from arena.gateway.model.apis import Endpoint, has_more_values
+from arena.gateway.model.policy import BODY_BYTES, NESTING, VALUES, check_body, check_head
 from arena.gateway.unix_server import Refusal
 from arena.schema import Allow, Api, Route
 
@@ -161,6 +162,26 @@ def test_ambiguous_bodies_are_refused(raw: bytes):
 
 def test_bodies_with_too_many_values_are_refused():
     assert refusal("chat", raw=b'{"model": "m-1", "x": [' + b"0," * VALUES + b"0]}").status == 413
+    message = {"role": "user", "content": "0,[{" * VALUES + '"\\'}  # in text they are no values
+    ask("chat", {"messages": [message]})
+
+
+def test_deeply_nested_bodies_are_refused():
+    """Deeper than the gateway reads, an echo of it would make an answer unreadable."""
+    deep, tools = {"a": 1}, [{"type": "function", "function": {"parameters": {}}}]
+    for _ in range(NESTING - 10):
+        deep = {"a": deep}  # type: ignore[dict-item]
+    tools[0]["function"]["parameters"] = deep  # type: ignore[index]
+    ask("chat", {"tools": tools})
+    tools[0]["function"]["parameters"] = {"a": [[[[[[[[[[deep]]]]]]]]]]}  # type: ignore[index]
+    assert "levels deep" in refusal("chat", {"tools": tools}).reason
+
+
+@pytest.mark.parametrize("text", ['"' + '\\"' * 500_000, '"' + "\\" * 999_999, '"a' * 500_000, "," * 400_000 + '"'])
+def test_counting_values_is_quick_in_any_text(text: str):
+    began_s = time.thread_time()
+    has_more_values(b"," * VALUES + text.encode(), VALUES)
+    assert time.thread_time() - began_s < 2.0
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
@@ -255,7 +276,7 @@ def test_lists_for_objects_are_refused(api: Api, more: Any):
 def test_nested_content_and_tools_are_checked():
     parts: Any = {"source": {"type": "url", "url": "https://x.test"}}
     tools: Any = [{"type": "function"}]
-    for _ in range(100):
+    for _ in range(50):
         parts, tools = {"content": [[parts]]}, [{"type": "namespace", "tools": tools}]
     assert refusal("anthropic", {"messages": [parts]}).status == 403
     assert refusal("responses", {"tools": tools}).status == 400

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arena.gateway.config import ModelAccess
-from arena.gateway.model.apis import Json, inner
+from arena.gateway.model.apis import Json, has_more_values, inner
 from arena.gateway.model.redact import plain_message, plain_name
 from arena.schema import Api
 
-FRAME_BYTES = 16 << 20
-"""Of one event. The content of a longer one stays unknown."""
+FRAME_BYTES, FRAME_VALUES = 4 << 20, 300_000
+"""Of one event. The content of a larger one stays unknown."""
 DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})")
 BROKER_DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|(0[1-9]|1[0-2])-?[0-3]\d)(?=:|$)")
 YEAR_MONTH = re.compile(r"-(2\d)(0[1-9]|1[0-2])(?=:|$)")
@@ -171,8 +171,8 @@ class EventParser:
     """
 
     def __init__(self) -> None:
-        self._line: list[bytes] = []
-        """Pieces of an unfinished line, joined once: a line may come in millions of pieces."""
+        self._line = bytearray()
+        """An unfinished line: it may come in millions of pieces."""
         self._data: list[bytes] = []
         self._held_bytes = 0
         self.too_long = False
@@ -183,7 +183,7 @@ class EventParser:
         *ends, rest = piece.split(b"\n")
         for end in ends:
             self._hold(end)
-            line = b"".join(self._line).removesuffix(b"\r")
+            line = bytes(self._line).removesuffix(b"\r")
             self._line.clear()
             if line:
                 name, _, value = line.partition(b":")
@@ -206,9 +206,9 @@ class EventParser:
         if self._held_bytes > FRAME_BYTES:
             self.too_long = True
             self._data.clear()
-            self._line[:] = [b":"] if piece or self._line else []  # a comment: none of it is kept
-        elif piece:
-            self._line.append(piece)
+            self._line[:] = b":" if piece or self._line else b""  # a comment: none of it is kept
+        else:
+            self._line += piece
 
 
 class AnswerReader:
@@ -218,7 +218,7 @@ class AnswerReader:
         self.facts = Facts()
         self._parse = PARSERS[api]
         self._events = EventParser() if media_type.startswith("text/event-stream") else None
-        self._body: list[bytes] = []
+        self._body = bytearray()
         self._body_bytes = 0
 
     def feed(self, piece: bytes) -> None:
@@ -229,7 +229,7 @@ class AnswerReader:
             return
         self._body_bytes += len(piece)
         if self._body_bytes <= FRAME_BYTES:
-            self._body.append(piece)
+            self._body += piece
         else:
             self._body.clear()
 
@@ -239,11 +239,14 @@ class AnswerReader:
             for event in self._events.rest():
                 self._take(event)
         elif self._body_bytes <= FRAME_BYTES:
-            self._take(b"".join(self._body))
+            self._take(bytes(self._body))
         if self._body_bytes > FRAME_BYTES or (self._events is not None and self._events.too_long):
             self.facts = replace(self.facts, unread=True)
 
     def _take(self, data: bytes) -> None:
+        if has_more_values(data, FRAME_VALUES):
+            self.facts = replace(self.facts, unread=True)
+            return
         try:
             found = json.loads(data.decode())
         except (UnicodeDecodeError, json.JSONDecodeError):

@@ -21,6 +21,8 @@ MODELS = re.compile(r"models(/.*)?")
 
 Kind = Literal["model", "count", "models"]
 """A request to the model; counting tokens, which is free; listing the models."""
+BETWEEN_STRINGS = re.compile(rb'([^"]++)(?:"(?:[^"\\]++|\\.)*+(?:"|\\?\Z))?+', re.DOTALL)
+"""What stands before a string of JSON, and the string: also one without an end, so that no text takes long."""
 WORDS = "Answer with one word."
 STATUSES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 504: "DEADLINE_EXCEEDED"}
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
@@ -119,6 +121,18 @@ def models(api: Api, model: str, path: str) -> bytes:
         entry = {"id": model, "object": "model", "created": 0, "owned_by": "arena"}
         listed = {"object": "list", "data": [entry]}
     return json.dumps(listed if path == "models" else entry).encode()
+
+
+def has_more_values(data: bytes, most: int) -> bool:
+    """Whether JSON has more than that many values: each takes 60 bytes or more of memory, and as few as two of the data."""
+    if sum(data.count(sign) for sign in b",[{") <= most:
+        return False
+    found = 0
+    for part in BETWEEN_STRINGS.finditer(data):
+        found += sum(part[1].count(sign) for sign in b",[{")
+        if found > most:
+            return True
+    return False
 
 
 def inner(body: Json, name: str) -> Json:

@@ -11,16 +11,18 @@ from typing import Any, NamedTuple
 from arena.gateway.config import ModelAccess
 from arena.gateway.model import provider_tools
 from arena.gateway.model.allowed import BROKER_FIELDS, COUNT_FIELDS, FIELDS
-from arena.gateway.model.apis import Endpoint, Json, inner, parse_endpoint, shown_keys
+from arena.gateway.model.apis import Endpoint, Json, has_more_values, inner, parse_endpoint, shown_keys
 from arena.gateway.model.provider_tools import WORD_CHARS, normalized
 from arena.gateway.model.redact import plain_effort
 from arena.gateway.unix_server import Refusal
 from arena.schema import Api
 
-BODY_BYTES = 64 << 20
-"""Of a request's body, compressed and decompressed."""
-VALUES = 4_000_000
-"""In a body. Each takes 60 bytes or more of arena's memory, and as few as two bytes of the body."""
+BODY_BYTES = 12 << 20
+"""Of a request's body, compressed and decompressed. The agent CLIs send up to 2 MB."""
+VALUES = 300_000
+"""In a body."""
+NESTING = 200
+"""Of a body. The gateway reads nearly 1,000 levels, and an answer may hold a request's own."""
 MOST_TOKENS = 1 << 40
 OBJECTS = {"generationconfig", "outputconfig", "reasoning", "streamoptions", "thinking"}
 """Fields whose content is checked. Google accepts an object in place of a list, and may accept more."""
@@ -95,7 +97,7 @@ def _check_metered(access: ModelAccess, body: Json) -> None:
 
 
 def _parsed(body: bytes) -> Json:
-    if sum(body.count(sign) for sign in b",[{") > VALUES:
+    if has_more_values(body, VALUES):
         raise Refusal(413, f"the body has more than {VALUES} values")
     try:
         data = json.loads(body.decode(), object_pairs_hook=_unique)
@@ -103,7 +105,18 @@ def _parsed(body: bytes) -> Json:
         raise Refusal(400, "the body is not valid JSON in UTF-8") from None
     if not isinstance(data, dict):
         raise Refusal(400, "the body is not a JSON object")
+    _check_nesting(data)
     return data
+
+
+def _check_nesting(data: Json) -> None:
+    level: list[Any] = [data]
+    for _ in range(NESTING):
+        containers = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [value for values in containers for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise Refusal(400, f"the body is nested more than {NESTING} levels deep")
 
 
 def _decompressed(body: bytes) -> bytes:

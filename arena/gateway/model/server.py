@@ -40,8 +40,10 @@ from arena.gateway.model.usage import price
 from arena.gateway.unix_server import Refusal, accept, serving
 
 BODY_S = 60.0
-HELD_BYTES = 256 << 20
+HELD_BYTES = 48 << 20
 """Of all request bodies in flight together."""
+HEADERS = 64
+"""Of one request; agent CLIs send 25."""
 ERROR_CHARS = 300
 WATCH_S = 1.0
 CHECKS = 300
@@ -209,23 +211,22 @@ class Gateway(RunState):
     @asynccontextmanager
     async def _body(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """The request's body, held for the length of the block. Refusal 400, 408 or 413."""
-        pieces: list[bytes] = []
+        held, size = bytearray(), 0  # not a list of pieces: there may be millions
         try:
-            await self._receive(request, pieces)
-            pieces[:] = [b"".join(pieces)]  # drop the pieces: a body may be 64 MiB
-            yield pieces[0]
+            await self._receive(request, held)
+            size, body = len(held), bytes(held)
+            held.clear()
+            yield body
         finally:
-            self._held_bytes -= sum(map(len, pieces))
+            self._held_bytes -= size or len(held)
 
-    async def _receive(self, request: web.BaseRequest, pieces: list[bytes]) -> None:
-        size = 0
+    async def _receive(self, request: web.BaseRequest, held: bytearray) -> None:
         try:
             async with asyncio.timeout(BODY_S):
                 async for piece in request.content.iter_any():
-                    pieces.append(piece)
-                    size += len(piece)
+                    held += piece
                     self._held_bytes += len(piece)
-                    if size > policy.BODY_BYTES or self._held_bytes > HELD_BYTES:
+                    if len(held) > policy.BODY_BYTES or self._held_bytes > HELD_BYTES:
                         raise Refusal(
                             413, f"the body is larger than {policy.BODY_BYTES >> 20} MiB, or too many large ones come at once"
                         )
@@ -284,6 +285,7 @@ class _Connection(web.RequestHandler):
             auto_decompress=False,
             max_line_size=HEAD_BYTES,
             max_field_size=HEAD_BYTES,
+            max_headers=HEADERS,
         )
         self._gone = gone
 
