@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from arena.gateway.config import ModelAccess
+from arena.gateway.model.apis import WORDS
 from arena.gateway.model.ledger import read as read_ledger
 from arena.gateway.model.server import Gateway, serve
 from arena.schema import Api, Route
@@ -128,6 +129,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "text/event-stream; charset=utf-8"})
     pause_s: float = 0.0
     """Before each piece."""
+    late_s: float = 0.0
+    """Before the answer begins."""
     cut: bool = False
     """The connection breaks after the pieces."""
 
@@ -148,19 +151,31 @@ class Received:
 
 
 class Provider:
-    """Sends `answers` in turn, and repeats the last one."""
+    """Sends `answers` in turn, and repeats the last one. Arena's own requests get `own`."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
         self.answers = list(answers)
+        self.own: Answer | None = None
+        """None: the answer that the agent's last request got."""
+        self._last = self.answers[:1]
         self.received: list[Received] = []
+        """Requests of the agent."""
+        self.own_received: list[Received] = []
         self.broken = 0
         """Answers during which the client left."""
         self.url = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        self.received.append(Received(request.method, request.raw_path, headers, await request.read()))
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        received = Received(request.method, request.raw_path, headers, await request.read())
+        if WORDS.encode() in received.body:
+            self.own_received.append(received)
+            answer = self.own or self._last[0]
+        else:
+            self.received.append(received)
+            answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+            self._last = [answer]
+        await asyncio.sleep(answer.late_s)
         out = web.StreamResponse(status=answer.status, headers=answer.headers)
         await out.prepare(request)
         try:

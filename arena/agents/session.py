@@ -78,6 +78,8 @@ def play(
                 running.kill()
                 empty_s = time.monotonic() - start_s
                 transcript.close()
+            if gateway and end.cause != "budget":
+                gateway.settle()
     observed = _observed(end, transcript, harness, gateway, changed=_listing(run.work) != before)
     status, message = decide(observed)
     if running.lost.count:

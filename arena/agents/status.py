@@ -3,7 +3,7 @@
 the gateway stopped the run before the agent was done   budget_exhausted, provider_error; whatever ended the command
 no output and no traffic for long                       crashed
 the budget ended before the agent was done              deadline
-its last model request failed                           provider_error   by the gateway's ledger, never by the agent's report;
+its last model request failed, and arena's own too      provider_error   by the gateway's ledger, never by the agent's report;
                                                                          also when the agent took a broken answer for the last
 it ended well without a request to its model            no_activity
 the model's last answer was a refusal                   refused

@@ -76,7 +76,9 @@ def supervise(
 ) -> SessionEnd:
     """Wait until the session ends, by the monotonic clock, which the agent cannot set. The session began at `start_s`."""
     while True:
-        granted_s = times.budget_s + (traffic.backoff_s if traffic and times.without_backoff else 0.0)
+        # One more budget at most: an agent can make its provider fail, by too many requests for one.
+        backoff_s = min(traffic.backoff_s, times.budget_s) if traffic and times.without_backoff else 0.0
+        granted_s = times.budget_s + backoff_s
         end_s = start_s + granted_s
         done_s = transcript.trajectory.ended_s
         until_s = end_s if done_s is None else min(end_s, done_s + times.linger_s)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.errors import DataError
+from arena.files.text import SHOWN
 from arena.schema import Usage
 
 Event = Mapping[str, Any]
@@ -114,9 +115,9 @@ class Trajectory:
             more = {name: getattr(self.usage, name) + step[name] for name in FIELDS["usage"]}
             self.usage = self.usage.model_copy(update=more | {"requests": self.usage.requests + 1})
         if kind == "error":
-            self.error = str(step["text"])
+            self.error = str(step["text"])[: 8 * SHOWN]
         if text := str(step.get("text") or step.get("tool") or ""):
-            self.last = text
+            self.last = text[: 8 * SHOWN]
 
     def _keep(self, line: bytes) -> None:
         if len(line) > self._left >= 0:

@@ -41,7 +41,7 @@ class Transcript:
         self.trajectory = trajectory
         self.heard_s = time.monotonic()
         """When output last arrived, on the monotonic clock."""
-        self._last = b""
+        self._last = ""
         self._line: bytes | None = b""  # the line that has not ended yet; None when it cannot be an event
         self._tail = b""
         self._fault: OSError | None = None
@@ -55,12 +55,7 @@ class Transcript:
     @property
     def last(self) -> str:
         """The text of the last step or event, for a display."""
-        if self.trajectory.last:
-            return plain(self.trajectory.last)
-        line = self._last
-        event = _event(line) or {}
-        text = next((event[key] for key in ("text", "message") if isinstance(event.get(key), str)), None)
-        return plain(text or line[: 8 * SHOWN].decode(errors="replace"))
+        return plain(self.trajectory.last or self._last)
 
     @property
     def last_error(self) -> str:
@@ -125,7 +120,9 @@ class Transcript:
         event = _event(line) if line else None
         if line and event is not None:
             self.events += 1
-            self._last = line
+            # Read once, here: a display looks four times a second, and an event may have 4 MiB.
+            text = next((event[key] for key in ("text", "message") if isinstance(event.get(key), str)), None)
+            self._last = (text or line[: 8 * SHOWN].decode(errors="replace"))[: 8 * SHOWN]
             try:
                 self.trajectory.take(event)
             except OSError as fault:

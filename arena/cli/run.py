@@ -32,7 +32,11 @@ from arena.schema import Annotation
 @click.option(
     "--login", is_flag=True, help="Copy your subscription's login into the sandbox, and use no gateway: nothing is metered."
 )
-@click.option("--exclude-backoff", is_flag=True, help="Add the time for which the provider fails to the budget.")
+@click.option(
+    "--exclude-backoff",
+    is_flag=True,
+    help="Add the time for which the provider fails, at most the budget again.",
+)
 @options.as_json
 @click.pass_context
 def run(

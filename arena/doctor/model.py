@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import aiohttp
 
@@ -19,11 +18,12 @@ from arena.agents.supervisor import Progress
 from arena.doctor import Check
 from arena.errors import ArenaError
 from arena.gateway.config import Caps, ModelAccess
+from arena.gateway.model.apis import smallest_request
 from arena.gateway.model.server import serve
 from arena.gateway.network import Network
 from arena.results import run_folder
 from arena.sandboxes.backends import backend
-from arena.schema import Api, Cell
+from arena.schema import Cell
 from arena.system import tempdirs
 
 PROBE_S = 120.0
@@ -38,7 +38,6 @@ Then run `python check.py`. When it prints PASS you are done: say so, and do not
 CHECK = b"""import solution
 print("PASS" if solution.x == 1 else "FAIL")
 """
-WORDS = "Answer with one word."
 
 
 def checks(selected: SelectedModel, sandbox_name: str, report: Callable[[Progress], None] = lambda _: None) -> Iterator[Check]:
@@ -70,24 +69,10 @@ def checks(selected: SelectedModel, sandbox_name: str, report: Callable[[Progres
         yield _agent(spec, report)
 
 
-def request(api: Api, model: str, provider: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
-    """Path and body of the smallest request of an interface: one short answer."""
-    turn = {"role": "user", "content": WORDS}
-    if api == "anthropic":
-        return "/v1/messages", {"model": model, "max_tokens": 1, "messages": [turn]}
-    if api == "responses":
-        return "/v1/responses", {"model": model, "max_output_tokens": 16, "input": WORDS, "store": False}
-    if api == "chat":
-        pin = {"provider": {"order": list(provider), "allow_fallbacks": False}} if provider else {}
-        # No bound on the answer: models that reason refuse the one name of it, older servers the other.
-        return "/v1/chat/completions", {"model": model, "messages": [turn], **pin}
-    body = {"contents": [{"role": "user", "parts": [{"text": WORDS}]}], "generationConfig": {"maxOutputTokens": 1}}
-    return f"/v1beta/models/{model}:generateContent", body
-
-
 async def _probe(access: ModelAccess) -> Check:
     """Send one request through a gateway of its own, on the way that an agent's requests take."""
-    path, body = request(access.api, access.model, access.provider)
+    path, body = smallest_request(access.api, access.model, access.provider)
+    version = "v1beta" if access.api == "gemini" else "v1"
     with tempdirs.folder() as folder, serve(folder / "model", folder / "ledger.jsonl", access) as gateway:
         keys = {"Authorization": f"Bearer {gateway.key}", "x-api-key": gateway.key, "x-goog-api-key": gateway.key}
         headers = keys | {"anthropic-version": "2023-06-01"}
@@ -97,7 +82,7 @@ async def _probe(access: ModelAccess) -> Check:
                 aiohttp.ClientSession(
                     connector=aiohttp.UnixConnector(str(folder / "model")), timeout=aiohttp.ClientTimeout(PROBE_S)
                 ) as client,
-                client.post(f"http://model{path}", json=body, headers=headers) as answer,
+                client.post(f"http://model/{version}/{path}", json=body, headers=headers) as answer,
             ):
                 text, status = await answer.text(), answer.status
         except (aiohttp.ClientError, TimeoutError) as error:

@@ -16,6 +16,19 @@ Api = Literal["anthropic", "responses", "chat", "gemini"]
 """Model APIs: Anthropic Messages, OpenAI Responses, OpenAI chat completions, Gemini generateContent."""
 
 
+class Allow(Record):
+    """Names that a route's provider may get besides those in `arena/gateway/model/allowed.py`."""
+
+    headers: tuple[str, ...] = ()
+    """Header fields of requests."""
+    fields: tuple[str, ...] = ()
+    """Names at the top of a request's body."""
+    parts: tuple[str, ...] = ()
+    """Types of a message's parts; on the `gemini` interface names in them."""
+    tools: tuple[str, ...] = ()
+    """Types of tools. Only of tools that the agent's program carries out itself: any other acts outside the sandbox."""
+
+
 class Route(Record):
     """The way to one provider of models. Only the gateway uses it, outside every sandbox."""
 
@@ -31,6 +44,8 @@ class Route(Record):
     """The provider's name in the price table of genai-prices. None: the cost stays unknown."""
     broker: bool = False
     """Whether the route is a broker, which forwards a request to one of many providers. Then a model must name its providers."""
+    allow: Allow = Allow()
+    """What may go out besides what the interface allows."""
 
     @field_validator("base_url")
     @classmethod

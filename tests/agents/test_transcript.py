@@ -1,5 +1,6 @@
 """The reader of an agent's output: all of it is kept, and a flood is slowed."""
 
+import json
 import os
 import threading
 import time
@@ -34,3 +35,20 @@ def test_a_flood_waits_for_its_reader(tmp_path: Path) -> None:
         reads = (time.monotonic() - began_s) / PAUSE_S + 1
     assert PIPE_BYTES < written[0] <= (reads + 1) * PIPE_BYTES
     assert (tmp_path / "stdout.jsonl").stat().st_size == written[0]
+
+
+def test_looks_at_a_large_event_cost_nothing(tmp_path: Path) -> None:
+    """A display looks four times a second: each event is parsed once, when it arrives."""
+    (out, events), (err, silent) = os.pipe(), os.pipe()
+    os.close(silent)
+    event = json.dumps({"type": "x", "many": [1] * 1_000_000, "text": "hello"}).encode() + b"\n"
+    with os.fdopen(out, "rb") as stdout, os.fdopen(err, "rb") as stderr:
+        transcript = Transcript(stdout, stderr, tmp_path, Trajectory(tmp_path / "trajectory.jsonl", lambda _: []))
+        with os.fdopen(events, "wb") as file:
+            file.write(event)
+        transcript.close()
+    assert (transcript.events, transcript.last) == (1, "hello")
+    began_s = time.thread_time()
+    for _ in range(1000):
+        assert transcript.last == "hello"
+    assert time.thread_time() - began_s < 1.0  # parsing once takes a tenth of that

@@ -51,7 +51,7 @@ def test_too_long_events_are_skipped(piece: bytes):
     assert list(parsed.feed(b"data: {}\n\ndata: ")) == [b"{}"]
     for _ in range(20):
         assert list(parsed.feed(piece)) == []
-    held = sum(map(len, parsed._line + parsed._data))
+    held = len(parsed._line) + sum(map(len, parsed._data))
     assert held < 100
     assert list(parsed.feed(b"data: still the same\n\ndata: [1]\n\n")) == [b"[1]"]
 
@@ -130,9 +130,10 @@ def test_any_event_is_read_without_error(api: Api, event: dict[str, Any]):
 
 @pytest.mark.parametrize("hostile", [b"[" * 200_000, b"1" * 10_000, b'{"a":' * 200_000, b"\xff\xfe", b"null", b"[1, [2]]"])
 def test_hostile_json_gives_no_facts(hostile: bytes):
+    nothing = Facts(unread=hostile[:2] in (b"[[", b"11", b'{"'))  # more than the gateway reads, but valid as far as it goes
     for api in APIS:
-        assert read(api, b"data: " + hostile + b"\n\n") == Facts()
-        assert read(api, hostile, kind="application/json") == Facts()
+        assert read(api, b"data: " + hostile + b"\n\n") == nothing
+        assert read(api, hostile, kind="application/json") == nothing
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arena.errors import DataError
 from arena.files import jsonl
 from arena.files.jsonl import JsonLines
-from arena.gateway.config import Caps, ModelAccess, Stop
+from arena.gateway.config import Caps, ModelAccess
 from arena.gateway.model.ledger import (
     FAILED,
     FAULTS,
@@ -31,7 +31,7 @@ from arena.gateway.model.ledger import (
     opened,
     read,
 )
-from arena.gateway.model.state import caps_exhausted, failure_reason, request_failed
+from arena.gateway.model.outcome import Doubt, caps_exhausted, failure_reason, request_failed
 from arena.gateway.model.usage import with_estimate
 from arena.schema import Route, Usage
 
@@ -171,6 +171,17 @@ def test_back_off_is_bounded_and_counts_while_it_lasts():
     assert again.add(Closed(950.0, 333.0)).ended(999.0).backoff_s == 333.0
 
 
+def test_429_beside_other_requests_is_no_back_off():
+    """A program that sends many requests at once causes the limit itself."""
+    limited = [ended(n, 10.0 + n, "error", status=429) for n in (1, 2, 3)]
+    together = totals(began(1), began(2), began(3), *limited)
+    assert (together.failing_since_s, together.usage.failed, together.backoff_s(99.0)) == (None, 3, 0.0)
+    apart = totals(began(1), limited[0], began(2), limited[1])
+    assert (apart.failing_since_s, apart.backoff_s(31.0)) == (11.0, 20.0)
+    busy = totals(began(1), began(2), ended(1, 11.0, "error", status=503), ended(2, 12.0, "error", status=503))
+    assert busy.failing_since_s == 11.0  # the provider's own failure, however many ask
+
+
 def test_only_the_first_names_are_kept():
     many = totals(*[began(n, effort=f"e{n}") for n in range(99)], *[ended(n, model=f"m{n}", provider=f"p{n}") for n in range(99)])
     assert (len(many.usage.efforts), len(many.usage.models), len(many.usage.providers)) == (16, 16, 16)
@@ -205,9 +216,12 @@ def test_unmetered_answers_are_charged_by_estimate():
     assert lost.charged_usd is not None
     assert lost.charged_usd > 0
     thinking = with_estimate(
-        about_to_charge(), began(1, bytes=3000), ended(1, how="left", status=None, finish=None, seconds=60.0)
+        about_to_charge(), began(1, bytes=3000, max_tokens=10), ended(1, how="left", status=None, finish=None, seconds=60.0)
     )
     assert thinking.charged_tokens == 7000
+    for bound, tokens in ((20_000, 21_000), (None, 65_000)):  # no answer began: the provider may generate all that it may
+        gone = ended(1, how="left", status=None, finish=None, seconds=0.1)
+        assert with_estimate(about_to_charge(), began(1, bytes=3000, max_tokens=bound), gone).charged_tokens == tokens
     partly = with_estimate(
         about_to_charge(), began(1, bytes=3000), ended(1, how="cut", finish=None, tokens=Tokens(50, output=1), bytes=600)
     )
@@ -316,8 +330,8 @@ def test_patience_ends_without_a_good_answer():
     assert request_failed(about(), totals(began(1), first), first, other_arriving=False) is None
     both = totals(began(1), first, began(2), last)
     assert request_failed(about(), both, last, other_arriving=True) is None
-    assert request_failed(about(), both, last, other_arriving=False) == Stop(
-        "provider_error", "The provider: no good answer for 300 s; the last: status 503: busy"
+    assert request_failed(about(), both, last, other_arriving=False) == Doubt(
+        "The provider: no good answer for 300 s; the last: status 503: busy", ends=True
     )
     good = totals(began(1), first, began(3, 20.0), ended(3, 30.0), began(2), last)
     assert request_failed(about(), good, last, other_arriving=False) is None

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import time
 import zlib
 from dataclasses import replace
 from typing import Any
@@ -12,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.gateway.config import Caps, ModelAccess
-from arena.gateway.model.apis import Endpoint
-from arena.gateway.model.policy import BODY_BYTES, VALUES, check_body, check_head
+from arena.gateway.model.apis import Endpoint, has_more_values
+from arena.gateway.model.policy import BODY_BYTES, NESTING, VALUES, check_body, check_head
 from arena.gateway.unix_server import Refusal
-from arena.schema import Api, Route
+from arena.schema import Allow, Api, Route
 
 APIS: tuple[Api, ...] = ("anthropic", "responses", "chat", "gemini")
 KEY = "arena-0123"
@@ -23,8 +24,10 @@ JSON = {"Content-Type": "application/json"}
 GEMINI = "models/m-1:streamGenerateContent"
 
 
-def access(api: Api, *, broker: bool = False, provider: tuple[str, ...] = (), model: str = "m-1") -> ModelAccess:
-    route = Route(title="t", apis=(api,), base_url="https://p.test/v1", key="K", broker=broker)
+def access(
+    api: Api, *, broker: bool = False, provider: tuple[str, ...] = (), model: str = "m-1", allow: Allow | None = None
+) -> ModelAccess:
+    route = Route(title="t", apis=(api,), base_url="https://p.test/v1", key="K", broker=broker, allow=allow or Allow())
     return ModelAccess(api, route, "sk-real-key", model, provider)
 
 
@@ -100,6 +103,23 @@ def test_the_effort_is_read_from_each_interface(api: Api, more: Any, effort: str
     assert ask(api, more).effort == effort
 
 
+@pytest.mark.parametrize(
+    ("api", "more", "bound"),
+    [
+        ("anthropic", {"max_tokens": 5}, 5),
+        ("responses", {"max_output_tokens": 5}, 5),
+        ("chat", {"max_tokens": 5, "max_completion_tokens": 7, "n": 2}, 14),
+        ("chat", {"max_tokens": True}, None),
+        ("chat", {"max_tokens": -1}, None),
+        ("gemini", {"generationConfig": {"maxOutputTokens": 5, "candidateCount": 2}}, 10),
+        ("gemini", {}, None),
+        ("chat", {"max_tokens": 10**30}, 1 << 40),
+    ],
+)
+def test_the_bound_of_an_answer_is_read(api: Api, more: Any, bound: int | None):
+    assert ask(api, more).max_tokens == bound
+
+
 def test_streaming_is_recognised():
     assert ask("chat", {"stream": True}).stream
     assert not ask("chat").stream
@@ -142,6 +162,26 @@ def test_ambiguous_bodies_are_refused(raw: bytes):
 
 def test_bodies_with_too_many_values_are_refused():
     assert refusal("chat", raw=b'{"model": "m-1", "x": [' + b"0," * VALUES + b"0]}").status == 413
+    message = {"role": "user", "content": "0,[{" * VALUES + '"\\'}  # in text they are no values
+    ask("chat", {"messages": [message]})
+
+
+def test_deeply_nested_bodies_are_refused():
+    """Deeper than the gateway reads, an echo of it would make an answer unreadable."""
+    deep, tools = {"a": 1}, [{"type": "function", "function": {"parameters": {}}}]
+    for _ in range(NESTING - 10):
+        deep = {"a": deep}  # type: ignore[dict-item]
+    tools[0]["function"]["parameters"] = deep  # type: ignore[index]
+    ask("chat", {"tools": tools})
+    tools[0]["function"]["parameters"] = {"a": [[[[[[[[[[deep]]]]]]]]]]}  # type: ignore[index]
+    assert "levels deep" in refusal("chat", {"tools": tools}).reason
+
+
+@pytest.mark.parametrize("text", ['"' + '\\"' * 500_000, '"' + "\\" * 999_999, '"a' * 500_000, "," * 400_000 + '"'])
+def test_counting_values_is_quick_in_any_text(text: str):
+    began_s = time.thread_time()
+    has_more_values(b"," * VALUES + text.encode(), VALUES)
+    assert time.thread_time() - began_s < 2.0
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
@@ -209,7 +249,7 @@ def test_in_an_unpinned_run_the_broker_chooses():
     ask("chat", {"provider": None}, broker=True)
     for choice in ({"order": ["z"]}, {"ignore": ["z"]}, {"sort": "price"}):
         assert refusal("chat", {"provider": choice}, broker=True).status == 403
-    ask("chat", {"provider": {"order": ["z"]}}, provider=("a",))
+    assert refusal("chat", {"provider": {"order": ["z"]}}).status == 403  # no broker, which alone knows the field
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -236,7 +276,7 @@ def test_lists_for_objects_are_refused(api: Api, more: Any):
 def test_nested_content_and_tools_are_checked():
     parts: Any = {"source": {"type": "url", "url": "https://x.test"}}
     tools: Any = [{"type": "function"}]
-    for _ in range(100):
+    for _ in range(50):
         parts, tools = {"content": [[parts]]}, [{"type": "namespace", "tools": tools}]
     assert refusal("anthropic", {"messages": [parts]}).status == 403
     assert refusal("responses", {"tools": tools}).status == 400
@@ -492,6 +532,201 @@ def test_requests_of_codex_pass():
             "client_metadata": {"a": "b"},
         },
     )
+
+
+UNLISTED: list[tuple[Api, Any, str]] = [
+    ("anthropic", {"inference_geo": "eu"}, "inferencegeo"),
+    ("anthropic", {"inferenceGeo": "eu"}, "inferencegeo"),
+    ("anthropic", {"user_profile_id": "u"}, "userprofileid"),
+    ("anthropic", {"workspace_id": "w"}, "workspaceid"),
+    ("chat", {"kv_transfer_params": {"do_remote_decode": True}}, "kvtransferparams"),
+    ("chat", {"api_base": "https://x.test"}, "apibase"),
+    ("chat", {"priority": 1}, "priority"),
+    ("chat", {"vllm_xargs": {}}, "vllmxargs"),
+    ("chat", {"tool\u017f": [{"type": "web_search"}]}, "tool\u017f"),
+    ("responses", {"meſsages": []}, "meſsages"),
+    ("chat", {"usage": {"include": True}}, "usage"),
+    ("gemini", {"labels": {}}, "labels"),
+    ("gemini", {"generateContentRequest": {}}, "generatecontentrequest"),
+    ("gemini", {"generationConfig": {"ſpeechConfig": {}}}, "ſpeechconfig"),
+    ("gemini", {"generationConfig": {"modelConfig": {}}}, "modelconfig"),
+]
+
+
+@pytest.mark.parametrize(("api", "more", "name"), UNLISTED)
+def test_unlisted_fields_are_refused_by_name(api: Api, more: Any, name: str):
+    found = refusal(api, more)
+    assert (found.status, repr(name) in found.reason, "`allow`" in found.reason) == (403, True, True)
+
+
+UNLISTED_PARTS: list[tuple[Api, Any]] = [
+    ("chat", {"type": "video", "video": "https://x.test/a.mp4"}),
+    ("chat", {"type": "video", "video": ["https://x.test/1.png"]}),
+    ("chat", {"type": "input_audio", "input_audio": {"data": "https://x.test/a.wav", "format": "wav"}}),
+    ("chat", {"type": "image_url", "image_url": {"link": "gs://x/y"}}),
+    ("chat", {"type": "file", "file": {"filename": "a", "file_data": "//x.test/a"}}),
+    ("chat", {"type": ["text"], "text": "x"}),
+    ("anthropic", {"type": "image", "source": {"type": "base64", "data": "https://x.test"}}),
+    ("anthropic", {"type": "image", "source": {"type": "gcs", "uri": "gs://x"}}),
+    ("anthropic", {"type": "web_search_tool_result", "content": []}),
+    ("anthropic", {"type": "image", "\u017fource": {"type": "url", "url": "https://x.test"}}),
+    ("responses", {"type": "input_image", "image": "https://x.test"}),
+    ("responses", {"type": "mcp_call", "id": "m"}),
+    ("gemini", {"inlineData": {"mimeType": "image/png", "data": "https://x.test/a.png"}}),
+    ("gemini", {"executableCode": {"code": "1", "language": "PYTHON"}}),
+    ("gemini", {"toolCall": {}}),
+]
+
+
+@pytest.mark.parametrize(("api", "part"), UNLISTED_PARTS)
+def test_unlisted_parts_and_addresses_are_refused(api: Api, part: Any):
+    assert refusal(api, message(api, part)).status in (400, 403)
+
+
+@pytest.mark.parametrize(
+    ("api", "part"),
+    [
+        ("chat", {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}),
+        ("chat", {"type": "file", "file": {"filename": "c:notes", "file_data": "data:text/plain;base64,eA=="}}),
+        (
+            "anthropic",
+            {
+                "type": "document",
+                "title": "a: b",
+                "source": {"type": "text", "media_type": "text/plain", "data": "https://x.test"},
+            },
+        ),
+        ("responses", {"type": "input_image", "image_url": "data:image/png;base64,iVBO", "detail": "high"}),
+        ("gemini", {"inlineData": {"mimeType": "image/png", "data": "iVBO"}}),
+        ("gemini", {"text": "https://x.test", "thought": True, "thoughtSignature": "eA=="}),
+    ],
+)
+def test_parts_with_their_data_pass(api: Api, part: Any):
+    ask(api, message(api, part))
+
+
+COUNT = Endpoint("count", "models/m-1:countTokens", "m-1")
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"model": "models/m-2"},
+        {"tools": [{"google_search": {}}]},
+        {"contents": [{"parts": [{"fileData": {"fileUri": "https://x.test"}}]}]},
+        {"cachedContent": "cachedContents/1"},
+        {"generationConfig": {"routingConfig": {}}},
+        [],
+        "x",
+    ],
+)
+def test_counted_requests_are_checked_as_bodies(inner: Any):
+    for name in ("generateContentRequest", "generate_content_request"):
+        with pytest.raises(Refusal):
+            check_body(access("gemini"), COUNT, JSON, json.dumps({name: inner}).encode())
+
+
+def test_counting_an_honest_request_passes():
+    inner = {"model": "models/m-1", "contents": [{"role": "user", "parts": [{"text": "x"}]}], "systemInstruction": {"parts": []}}
+    for body in ({"contents": inner["contents"]}, {"generateContentRequest": inner}):
+        check_body(access("gemini"), COUNT, JSON, json.dumps(body).encode())
+
+
+AGENTS: list[tuple[Api, bool, Any]] = [
+    (
+        "anthropic",
+        False,
+        {
+            "max_tokens": 32000,
+            "stream": True,
+            "metadata": {"user_id": "u"},
+            "thinking": {"type": "adaptive"},
+            "output_config": {"effort": "max"},
+            "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+            "system": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}],
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "x"}]},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "x", "signature": "s"},
+                        {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "ls"}},
+                    ],
+                },
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x", "is_error": False}]},
+            ],
+            "tools": [{"name": "Bash", "description": "d", "input_schema": {}}],
+        },
+    ),
+    (
+        "responses",
+        False,
+        {
+            "input": [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "x"}]}],
+            "client_metadata": {"x-codex-window-id": "1"},
+            "include": ["reasoning.encrypted_content"],
+            "parallel_tool_calls": True,
+            "prompt_cache_key": "k",
+            "reasoning": {"effort": "high", "context": "x"},
+            "store": False,
+            "stream": True,
+            "text": {"verbosity": "low"},
+            "tool_choice": "auto",
+            "tools": [{"type": "function", "name": "f"}, {"type": "tool_search"}, {"type": "custom", "name": "c"}],
+        },
+    ),
+    (
+        "chat",
+        True,
+        {
+            "max_tokens": 64000,
+            "messages": [{"role": "assistant", "content": "x", "reasoning_details": [{"type": "reasoning.text", "text": "x"}]}],
+            "provider": {"order": ["a"], "allow_fallbacks": False},
+            "reasoning": {"effort": "high"},
+            "stream": True,
+            "tool_choice": "auto",
+            "tools": [{"type": "function", "function": {"name": "f"}}],
+            "usage": {"include": True},
+        },
+    ),
+    (
+        "chat",
+        False,
+        {
+            "max_completion_tokens": 131072,
+            "messages": [{"role": "tool", "content": "x", "tool_call_id": "t"}],
+            "prompt_cache_key": "k",
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "thinking": {"type": "enabled", "effort": "high", "keep": "all"},
+            "tools": [{"type": "function", "function": {"name": "f"}}],
+        },
+    ),
+    (
+        "gemini",
+        False,
+        {
+            "contents": [{"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "x"}]}],
+            "generationConfig": {"temperature": 1, "topK": 64, "topP": 0.95, "thinkingConfig": {"thinkingLevel": "HIGH"}},
+            "systemInstruction": {"role": "user", "parts": [{"text": "x"}]},
+            "tools": [{"functionDeclarations": []}],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("api", "broker", "body"), AGENTS, ids=["claude", "codex", "opencode", "kimi", "gemini"])
+def test_requests_of_the_five_clis_pass(api: Api, broker: bool, body: Any):
+    """As the stub received them."""
+    ask(api, body, broker=broker, provider=("a",) if broker else ())
+
+
+def test_a_route_allows_more_by_name():
+    allow = Allow(fields=("kv_transfer_params",), parts=("video",), tools=("mine",))
+    more = {"kv_transfer_params": {}, "tools": [{"type": "mine"}], "messages": [{"role": "user", "content": [{"type": "video"}]}]}
+    assert refusal("chat", more).status == 403
+    ask("chat", more, allow=allow)
+    assert refusal("chat", {"models": ["m-2"]}, allow=Allow(fields=("models",))).status == 403  # never another model
 
 
 json_values = st.recursive(

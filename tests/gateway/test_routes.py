@@ -14,7 +14,7 @@ OWN = """
 schema_version: 1
 routes:
   openai: {title: Ours, apis: [responses], base_url: "https://llm.corp.test/openai/v1", key: CORP_KEY}
-  lab: {title: The lab, apis: [chat], base_url: "http://10.0.0.7:8000/v1", key: null}
+  lab: {title: The lab, apis: [chat], base_url: "http://10.0.0.7:8000/v1", key: null, allow: {fields: [priority]}}
 """
 
 
@@ -49,6 +49,7 @@ def test_own_routes_replace_and_add(home: Path):
     (home / "routes.yaml").write_text(OWN)
     assert route("openai").base_url == "https://llm.corp.test/openai/v1"
     assert route("lab").key is None
+    assert (route("lab").allow.fields, route("lab").allow.headers) == (("priority",), ())
     assert route("anthropic").title == "Anthropic"
 
 

@@ -164,6 +164,7 @@ def test_certificates_are_verified(tmp_path: Path):
     with provider(Answer([STREAMS["chat"]]), tls=context) as server:
         with gateway_agent(tmp_path / "one", access("chat", server.url)) as agent:
             assert agent.ask().status == 502
+            wait(lambda: agent.gateway.in_flight == 0)
             assert "certificate" in agent.gateway.last_failure
         assert server.received == []
         with gateway_agent(tmp_path / "two", access("chat", server.url, authorities=own)) as agent:
@@ -246,7 +247,7 @@ def test_compressed_requests_pass_unchanged(tmp_path: Path):
 
 
 def test_a_broken_answer_breaks_off_inside_too(tmp_path: Path):
-    half = STREAMS["anthropic"][:300]
+    half = STREAMS["anthropic"].partition(b"event: content")[0]
     with run(tmp_path, "anthropic", Answer([half], cut=True)) as agent:
         reply = agent.ask()
         assert (reply.status, reply.body, reply.whole) == (200, half, False)
@@ -274,15 +275,17 @@ def test_a_program_that_leaves_ends_its_request(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("status", "stops"), [(401, True), (402, True), (403, True), (404, True), (429, False), (500, False)])
-def test_provider_errors_pass_unchanged(tmp_path: Path, status: int, stops: bool):
+def test_provider_errors_pass_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, stops: bool):
+    monkeypatch.setattr(server, "QUIET_S", 0.0)
     body = {"error": {"message": f"no, because of {status}", "type": "t"}}
     with run(tmp_path, "chat", json_answer(status, body)) as agent:
         reply = agent.ask()
         assert (reply.status, json.loads(reply.body)) == (status, body)
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.gateway.last_failure == f"status {status}: no, because of {status}"
-        words = f"The provider: status {status}: no, because of {status}"
-        assert agent.gateway.stop == (Stop("provider_error", words) if stops else None)
+        words = f"status {status}: no, because of {status}"
+        stop = Stop("provider_error", f"The provider: {words} (arena's own request: {words})")
+        assert agent.gateway.stop == (stop if stops else None)
         if stops:
             assert agent.ask().status == 400
             assert len(agent.upstream.received) == 1
@@ -352,6 +355,7 @@ def test_an_unreachable_provider_is_a_502(tmp_path: Path):
         reply = agent.ask()
         assert reply.status == 502
         assert "cannot be reached" in json.loads(reply.body)["error"]["message"]
+        wait(lambda: agent.gateway.in_flight == 0)
         assert "cannot be reached" in agent.gateway.last_failure
         assert (agent.ended()["how"], agent.ended()["status"]) == ("error", None)
 
@@ -374,7 +378,8 @@ def test_an_answer_of_another_model_ends_the_run(tmp_path: Path):
         assert not reply.whole
         assert b"more" not in reply.body
         wait(lambda: agent.gateway.in_flight == 0)
-        assert agent.gateway.stop == Stop("provider_error", "model 'm-2' answered, and the request was for 'm-1'")
+        words = "model 'm-2' answered, and the request was for 'm-1'"
+        assert agent.gateway.stop == Stop("provider_error", f"{words} (arena's own request: {words})")
         assert agent.gateway.usage().models == ("m-2",)
 
 
@@ -400,7 +405,8 @@ def test_the_key_in_an_answer_stays_out(tmp_path: Path, cut: int):
         reply = agent.ask()
         assert KEY[:2].encode() not in reply.body
         wait(lambda: agent.gateway.in_flight == 0)
-        assert agent.gateway.stop == Stop("provider_error", "the provider's answer holds the real key")
+        words = "the provider's answer holds the real key (arena's own request: the answer holds the real key)"
+        assert agent.gateway.stop == Stop("provider_error", words)
     assert KEY not in agent.ledger.read_text()
 
 
@@ -582,7 +588,7 @@ def test_only_a_silent_stream_is_stalled(tmp_path: Path, monkeypatch: pytest.Mon
         link.close()
         wait(lambda: agent.gateway.in_flight == 0)
         assert agent.ended()["how"] == how
-        assert (agent.gateway.last_failure == "") == (how == "left")
+        assert (len(agent.upstream.own_received), agent.gateway.last_failure) == (int(stream), "")  # arena's own is answered
 
 
 def test_a_program_that_does_not_read_is_no_stall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -706,3 +712,55 @@ def test_a_crash_of_the_gateway_is_not_a_provider_error(tmp_path: Path, monkeypa
         assert gateway.stop == Stop("crashed", "the gateway itself failed, a bug of arena: ZeroDivisionError('oh')")
         assert gateway.troubles == [gateway.stop.message]
     assert read(tmp_path / "ledger.jsonl") == gateway.usage()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer([events({"model": KEY, "choices": []})]),
+        Answer([events({"model": "m-1", "choices": [], "usage": {"note": KEY}})]),
+        Answer([events({"model": "m-1", "choices": []}).replace(b"m-1", "".join(f"\\u{ord(c):04x}" for c in KEY).encode())]),
+        json_answer(500, {"error": {"message": "x" * 1000 + KEY}}),
+        Answer([b"{}"], 200, {f"X-{KEY}": "1"}),
+    ],
+    ids=["model", "usage", "escaped", "beyond the kept part", "name of a header"],
+)
+def test_the_key_of_an_answer_reaches_no_record(tmp_path: Path, answer: Answer):
+    with run(tmp_path, "chat", answer) as agent:
+        reply = agent.ask()
+        wait(lambda: agent.gateway.in_flight == 0)
+        inside = str(reply) + str(agent.gateway.usage()) + str(agent.gateway.stop) + agent.gateway.last_failure
+    assert KEY[:9] not in inside + agent.ledger.read_text()
+
+
+def test_the_key_in_an_answer_that_was_left_is_found(tmp_path: Path):
+    pieces = [STREAMS["chat"][:40], b'\n\ndata: {"model": "' + KEY.encode() + b'"}\n\n']
+    with run(tmp_path, "chat", Answer(pieces, pause_s=0.3)) as agent:
+        leave(agent)
+        wait(lambda: agent.gateway.in_flight == 0)
+        assert (agent.ended()["how"], agent.ended()["error"]) == ("stopped", "the provider's answer holds the real key")
+    assert KEY not in agent.ledger.read_text()
+
+
+def test_leaving_before_the_answer_begins_is_not_free(tmp_path: Path):
+    """The provider generates all the same: the gateway waits for the answer's beginning and its numbers."""
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]], late_s=1.0), caps=Caps(tokens=50)) as agent:
+        leave(agent, read=False, body=agent.body(stream_options={"include_usage": True}))
+        wait(lambda: agent.gateway.in_flight == 0)
+        usage = agent.gateway.usage()
+        assert tuple(getattr(usage, f"{name}_tokens") for name in BUCKETS) == TOKENS["chat"]
+        assert (agent.ended()["how"], usage.unmetered, agent.upstream.broken) == ("left", 0, 0)
+        assert agent.ask(agent.body(stream_options={"include_usage": True})).status == 400
+
+
+def test_leaving_for_good_charges_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exchange, "REST_S", 0.1)
+    caps = Caps(tokens=100_000)
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]], late_s=5.0), caps=caps) as agent:
+        body = agent.body(stream_options={"include_usage": True}, max_tokens=50_000)
+        for _ in range(2):
+            leave(agent, read=False, body=body)
+            wait(lambda: agent.gateway.in_flight == 0)
+        assert agent.ended()["charged_tokens"] >= 50_000
+        assert agent.ask(body).status == 400
+        assert len(agent.upstream.received) == 2

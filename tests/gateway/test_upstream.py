@@ -42,6 +42,11 @@ def test_only_harmless_headers_pass():
         ("X-HTTP-Method-Override", "GET"),
         ("X-Goog-FieldMask", "candidates"),
         ("X-OpenRouter-Cache", "true"),
+        ("Origin", "http://x"),
+        ("X-Forwarded-Host", "x"),
+        ("X-HTTP-Method", "GET"),
+        ("Anthropic-Workspace-Id", "w"),
+        ("X-Stainless-Lang", "js"),
         ("X-OpenRouter-Title", "t"),
         ("Odd", "a\x00b"),
         ("Accept-Encoding", "gzip"),
@@ -49,7 +54,12 @@ def test_only_harmless_headers_pass():
     assert request_headers(given) == [
         ("User-Agent", "a"),
         ("anthropic-beta", "b"),
+        ("X-Stainless-Lang", "js"),
         ("X-OpenRouter-Title", "t"),
+        ("Accept-Encoding", "identity"),
+    ]
+    assert request_headers([("X-Mine", "a"), ("Cookie", "c")], ["x-mine", "Cookie"]) == [
+        ("X-Mine", "a"),
         ("Accept-Encoding", "identity"),
     ]
     answer = [

@@ -37,6 +37,7 @@ class Server:
         self.plan = plan
         self.log = log
         self.numbers = itertools.count(1)
+        self.broke = False
 
     def app(self) -> web.Application:
         """The application that serves it."""
@@ -103,7 +104,8 @@ class Server:
             "side": parsed.side,
             "model": answer.model,
         }
-        broken = ends_badly(parsed, self.plan)
+        # A provider that begins to fail fails every request from then on, with arena's own.
+        broken = self.broke = self.broke or ends_badly(parsed, self.plan)
         if not parsed.stream and (not broken or self.plan.mode == "early"):
             self.note(**line, **usage)
             return web.json_response(module.whole(answer))

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from arena.gateway.model.apis import Json, inner
+from arena.gateway.config import ModelAccess
+from arena.gateway.model.apis import Json, has_more_values, inner
 from arena.gateway.model.redact import plain_message, plain_name
 from arena.schema import Api
 
-FRAME_BYTES = 16 << 20
-"""Of one event. The content of a longer one stays unknown."""
+FRAME_BYTES, FRAME_VALUES = 4 << 20, 300_000
+"""Of one event. The content of a larger one stays unknown."""
 DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})")
 BROKER_DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|(0[1-9]|1[0-2])-?[0-3]\d)(?=:|$)")
 YEAR_MONTH = re.compile(r"-(2\d)(0[1-9]|1[0-2])(?=:|$)")
@@ -41,6 +42,8 @@ class Facts:
     """An error inside a stream that began well."""
     own_fault: bool = False
     """Whether the error is the request's fault."""
+    unread: bool = False
+    """Whether a part is too long, too deep or otherwise more than the gateway reads: an agent can make a provider echo that."""
     usage: Json = field(default_factory=dict)
     """The provider's own numbers."""
 
@@ -168,17 +171,19 @@ class EventParser:
     """
 
     def __init__(self) -> None:
-        self._line: list[bytes] = []
-        """Pieces of an unfinished line, joined once: a line may come in millions of pieces."""
+        self._line = bytearray()
+        """An unfinished line: it may come in millions of pieces."""
         self._data: list[bytes] = []
         self._held_bytes = 0
+        self.too_long = False
+        """Whether an event was too long to keep."""
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """The data of the events that this piece ends."""
         *ends, rest = piece.split(b"\n")
         for end in ends:
             self._hold(end)
-            line = b"".join(self._line).removesuffix(b"\r")
+            line = bytes(self._line).removesuffix(b"\r")
             self._line.clear()
             if line:
                 name, _, value = line.partition(b":")
@@ -199,10 +204,11 @@ class EventParser:
     def _hold(self, piece: bytes) -> None:
         self._held_bytes += len(piece)
         if self._held_bytes > FRAME_BYTES:
+            self.too_long = True
             self._data.clear()
-            self._line[:] = [b":"] if piece or self._line else []  # a comment: none of it is kept
-        elif piece:
-            self._line.append(piece)
+            self._line[:] = b":" if piece or self._line else b""  # a comment: none of it is kept
+        else:
+            self._line += piece
 
 
 class AnswerReader:
@@ -212,7 +218,7 @@ class AnswerReader:
         self.facts = Facts()
         self._parse = PARSERS[api]
         self._events = EventParser() if media_type.startswith("text/event-stream") else None
-        self._body: list[bytes] = []
+        self._body = bytearray()
         self._body_bytes = 0
 
     def feed(self, piece: bytes) -> None:
@@ -223,7 +229,7 @@ class AnswerReader:
             return
         self._body_bytes += len(piece)
         if self._body_bytes <= FRAME_BYTES:
-            self._body.append(piece)
+            self._body += piece
         else:
             self._body.clear()
 
@@ -233,12 +239,20 @@ class AnswerReader:
             for event in self._events.rest():
                 self._take(event)
         elif self._body_bytes <= FRAME_BYTES:
-            self._take(b"".join(self._body))
+            self._take(bytes(self._body))
+        if self._body_bytes > FRAME_BYTES or (self._events is not None and self._events.too_long):
+            self.facts = replace(self.facts, unread=True)
 
     def _take(self, data: bytes) -> None:
+        if has_more_values(data, FRAME_VALUES):
+            self.facts = replace(self.facts, unread=True)
+            return
         try:
             found = json.loads(data.decode())
-        except (ValueError, RecursionError):
+        except (UnicodeDecodeError, json.JSONDecodeError):
+            return
+        except (ValueError, RecursionError):  # a number of too many digits; nested too deep
+            self.facts = replace(self.facts, unread=True)
             return
         for event in found if isinstance(found, list) else [found]:  # a list: Gemini's stream when events were not requested
             if isinstance(event, dict):
@@ -272,6 +286,15 @@ def _words(model: str) -> tuple[str, str, list[str]]:
     vendor, _, rest = model.rpartition("/")
     name, _, variant = rest.partition(":")
     return vendor, variant, sorted(re.split(r"[-.]", name))
+
+
+def wrong_answer(access: ModelAccess, facts: Facts) -> str | None:
+    """Which model or provider answered that should not have; None when all is well."""
+    if wrong_model(access.model, facts.model, broker=access.route.broker):
+        return f"model {facts.model!r} answered, and the request was for {access.model!r}"
+    if access.route.broker and wrong_provider(access.provider, facts.provider):
+        return f"provider {facts.provider!r} answered, and this run is pinned to {', '.join(access.provider)}"
+    return None
 
 
 def wrong_provider(pin: Sequence[str], answered: str | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from arena.gateway.unix_server import Refusal
@@ -21,6 +21,9 @@ MODELS = re.compile(r"models(/.*)?")
 
 Kind = Literal["model", "count", "models"]
 """A request to the model; counting tokens, which is free; listing the models."""
+BETWEEN_STRINGS = re.compile(rb'([^"]++)(?:"(?:[^"\\]++|\\.)*+(?:"|\\?\Z))?+', re.DOTALL)
+"""What stands before a string of JSON, and the string: also one without an end, so that no text takes long."""
+WORDS = "Answer with one word."
 STATUSES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 504: "DEADLINE_EXCEEDED"}
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
 
@@ -76,6 +79,21 @@ def key_header(api: Api, route: Route, key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if own is None or route.bearer else {own: key}
 
 
+def smallest_request(api: Api, model: str, provider: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Path below the route's address and body of the smallest request of an interface: one short answer."""
+    turn = {"role": "user", "content": WORDS}
+    pin = {"provider": {"order": list(provider), "allow_fallbacks": False}} if provider else {}
+    if api == "anthropic":
+        return "messages", {"model": model, "max_tokens": 1, "messages": [turn], **pin}
+    if api == "responses":
+        return "responses", {"model": model, "max_output_tokens": 16, "input": WORDS, "store": False, **pin}
+    if api == "chat":
+        # No bound on the answer: models that reason refuse the one name of it, older servers the other.
+        return "chat/completions", {"model": model, "messages": [turn], **pin}
+    body = {"contents": [{"role": "user", "parts": [{"text": WORDS}]}], "generationConfig": {"maxOutputTokens": 1}}
+    return f"models/{model}:generateContent", body
+
+
 def error(api: Api, status: int, reason: str) -> bytes:
     """The body of a refusal in the interface's own form, so that the program shows the message."""
     text = f"arena's gateway: {reason}"
@@ -103,6 +121,18 @@ def models(api: Api, model: str, path: str) -> bytes:
         entry = {"id": model, "object": "model", "created": 0, "owned_by": "arena"}
         listed = {"object": "list", "data": [entry]}
     return json.dumps(listed if path == "models" else entry).encode()
+
+
+def has_more_values(data: bytes, most: int) -> bool:
+    """Whether JSON has more than that many values: each takes 60 bytes or more of memory, and as few as two of the data."""
+    if sum(data.count(sign) for sign in b",[{") <= most:
+        return False
+    found = 0
+    for part in BETWEEN_STRINGS.finditer(data):
+        found += sum(part[1].count(sign) for sign in b",[{")
+        if found > most:
+            return True
+    return False
 
 
 def inner(body: Json, name: str) -> Json:

@@ -16,11 +16,11 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from arena.gateway.config import ModelAccess
-from arena.gateway.model.answers import AnswerReader, wrong_model, wrong_provider
+from arena.gateway.model.answers import AnswerReader, Facts, wrong_answer
 from arena.gateway.model.apis import Endpoint, key_header
 from arena.gateway.model.ledger import Began, Ended, How
 from arena.gateway.model.policy import ModelRequest
-from arena.gateway.model.redact import KeyGuard, plain_message, scrubbed
+from arena.gateway.model.redact import KeyGuard, holds_key, plain_message, scrubbed
 from arena.gateway.model.state import RunState
 from arena.gateway.model.upstream import STREAM_HEAD_S, WHOLE_HEAD_S, Upstream, answer_headers, check_answer, request_headers
 from arena.gateway.model.usage import ObservedAnswer
@@ -46,6 +46,11 @@ class Exchange:
         self._silent_since_s: float | None = None
         """Since when the provider has been silent, on the monotonic clock; None while the gateway is working."""
         self._reader: AnswerReader | None = None
+        self._guard = KeyGuard(access.key)
+        self._sending: asyncio.Task[aiohttp.ClientResponse] | None = None
+        """The request on its way to the provider, whether or not the program still waits."""
+        self._broken: BaseException | None = None
+        """How the provider's connection broke."""
 
     def line(self) -> Ended:
         """The ledger line for the end of this exchange."""
@@ -57,7 +62,6 @@ class Exchange:
         """Pass the request on, and the answer back. Refusal 502 or 504 when there is no answer."""
         observed, arriving = self._observed, self._state.arriving
         self._silent_since_s = time.monotonic()
-        answer = None
         try:
             answer = await self._send(request, upstream, endpoint, model_request, body)
             if answer.status < 300 and endpoint.kind == "model":
@@ -69,29 +73,37 @@ class Exchange:
         except (asyncio.CancelledError, ConnectionError):  # the program's end; errors of the provider's end never reach this
             arriving.pop(self._began.n, None)
             observed.how = self._why_left(model_request)
-            if answer is not None and answer.status < 300 and observed.how == "left" and not self._state.ending:
-                await _within(self._read_rest(answer), REST_S, lambda: self._state.ending)
+            if (observed.status or 200) < 300 and observed.how == "left" and not self._state.ending:
+                await _within(self._read_rest(), REST_S, lambda: self._state.ending)
             raise
         finally:
             arriving.pop(self._began.n, None)
-            if answer is not None:
-                answer.close()
+            self._close()
+
+    def _close(self) -> None:
+        sending = self._sending
+        if sending is None or sending.cancel() or sending.cancelled() or sending.exception() is not None:
+            return
+        sending.result().close()
 
     async def _send(
         self, request: web.BaseRequest, upstream: Upstream, endpoint: Endpoint, model_request: ModelRequest, body: bytes
     ) -> aiohttp.ClientResponse:
         head_s = STREAM_HEAD_S if model_request.stream else WHOLE_HEAD_S
         key = key_header(self._access.api, self._access.route, self._access.key)
+        self._sending = asyncio.ensure_future(
+            upstream.session.post(
+                URL(f"{self._access.route.base_url}/{endpoint.path}", encoded=True),
+                data=body,
+                headers=CIMultiDict([*request_headers(request.headers.items(), self._access.route.allow.headers), *key.items()]),
+                allow_redirects=False,
+                proxy=upstream.proxy and upstream.proxy.url,
+                proxy_headers=upstream.proxy and upstream.proxy.headers,
+            )
+        )
         try:
             async with asyncio.timeout(head_s):
-                return await upstream.session.post(
-                    URL(f"{self._access.route.base_url}/{endpoint.path}", encoded=True),
-                    data=body,
-                    headers=CIMultiDict([*request_headers(request.headers.items()), *key.items()]),
-                    allow_redirects=False,
-                    proxy=upstream.proxy and upstream.proxy.url,
-                    proxy_headers=upstream.proxy and upstream.proxy.headers,
-                )
+                return await asyncio.shield(self._sending)  # it goes on when the program leaves: the provider works on it
         except TimeoutError:
             raise Refusal(504, f"the provider did not begin to answer within {head_s:.0f} s") from None
         except (aiohttp.ClientError, OSError) as error:
@@ -102,11 +114,12 @@ class Exchange:
         check_answer(answer)
         reader = self._reader = AnswerReader(self._access.api, answer.headers.get("Content-Type", ""))
         headers = answer_headers(answer.headers.items())
-        if self._access.key and any(self._access.key in value for _, value in headers):
+        if holds_key("\n".join(word for header in headers for word in header).encode(errors="replace"), self._access.key):
             return self._stop(request, web.StreamResponse(), LEAKED)
-        response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=CIMultiDict(headers))
+        # Not the provider's own words beside the status: no program needs them.
+        response = web.StreamResponse(status=answer.status, headers=CIMultiDict(headers))
         await response.prepare(request)
-        guard = KeyGuard(self._access.key)
+        guard = self._guard
         while True:
             try:
                 data = await self._next(answer)
@@ -123,34 +136,48 @@ class Exchange:
                     await response.write(passes)
             finally:  # also when the program leaves meanwhile
                 self._read(reader, data)
-            if wrong := LEAKED if guard.found else self._wrong_answer():
+            if wrong := LEAKED if guard.found else wrong_answer(self._access, self._observed.facts):
                 return self._stop(request, response, wrong)
         reader.end()
         self._observed.facts = reader.facts
-        if wrong := self._wrong_answer():
+        if wrong := wrong_answer(self._access, self._observed.facts):
             return self._stop(request, response, wrong)
         await response.write_eof(guard.rest())
         return response
 
     async def _next(self, answer: aiohttp.ClientResponse) -> bytes:
-        self._silent_since_s = time.monotonic()
-        data = await answer.content.readany()
+        self._silent_since_s, content = time.monotonic(), answer.content
+        if self._broken is None and (broken := content.exception()) is not None:
+            # aiohttp would raise it before it hands out what arrived earlier.
+            self._broken = broken
+            content.set_exception(None)  # type: ignore[arg-type]
+            data = content.read_nowait()
+        else:
+            data = b""
+        if not data and self._broken is not None:
+            raise self._broken
+        data = data or await content.readany()
         self._silent_since_s = None
         self._observed.read_bytes += len(data)
         return data
 
-    async def _read_rest(self, answer: aiohttp.ClientResponse) -> None:
-        """Read what the program no longer wants."""
-        reader, most_bytes = self._reader, self._observed.read_bytes + REST_BYTES
-        if reader is None:  # the answer was not to be passed on at all
-            return
-        with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
-            while self._observed.read_bytes < most_bytes and (data := await self._next(answer)):
-                self._read(reader, data)
-            reader.end()
-            self._observed.facts = reader.facts
-        if wrong := self._wrong_answer():
-            self._observed.how, self._observed.error = "stopped", wrong
+    async def _read_rest(self) -> None:
+        """Read what the program no longer wants, from the answer's beginning if that has not come yet."""
+        observed, most_bytes = self._observed, self._observed.read_bytes + REST_BYTES
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError, Refusal):
+            assert self._sending is not None
+            answer = await self._sending
+            if self._reader is None:
+                observed.status = answer.status
+                check_answer(answer)
+                self._reader = AnswerReader(self._access.api, answer.headers.get("Content-Type", ""))
+            while observed.read_bytes < most_bytes and (data := await self._next(answer)):
+                self._guard.feed(data)
+                self._read(self._reader, data)
+            self._reader.end()
+            observed.facts = self._reader.facts
+        if wrong := LEAKED if self._guard.found else wrong_answer(self._access, observed.facts):
+            self._record_stop(wrong)
 
     def _why_left(self, model_request: ModelRequest) -> How:
         """Why the program left. Only a silent stream counts as a fault: other answers begin when they are complete."""
@@ -169,20 +196,19 @@ class Exchange:
             reader.feed(data)
             observed.facts = reader.facts
 
-    def _wrong_answer(self) -> str | None:
-        """Which model or provider answered that should not have; None when all is well."""
-        facts, access = self._observed.facts, self._access
-        if wrong_model(access.model, facts.model, broker=access.route.broker):
-            return f"model {facts.model!r} answered, and the request was for {access.model!r}"
-        if access.route.broker and wrong_provider(access.provider, facts.provider):
-            return f"provider {facts.provider!r} answered, and this run is pinned to {', '.join(access.provider)}"
-        return None
-
     def _stop(self, request: web.BaseRequest, response: web.StreamResponse, reason: str) -> web.StreamResponse:
-        self._observed.how, self._observed.error = "stopped", reason
+        self._record_stop(reason)
         return _abort(request, response)
 
+    def _record_stop(self, reason: str) -> None:
+        observed = self._observed
+        observed.how, observed.error = "stopped", reason
+        if reason == LEAKED:  # no name, number or message of this answer may come into a record
+            observed.facts, observed.error_body = Facts(), b""
+
     def _error_text(self, error: BaseException) -> str:
+        if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError):  # its text quotes a part of the answer
+            return f"the answer is not valid HTTP ({type(error).__name__})"
         return plain_message(scrubbed(str(error) or type(error).__name__, self._access.key))
 
 

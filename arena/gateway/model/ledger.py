@@ -27,12 +27,13 @@ ASIDE_BYTES = 4 << 20
 FULL = "the ledger is full"
 
 Source = Literal["provider", "prices", "mixed"]
-How = Literal["whole", "refused", "incomplete", "cut", "stalled", "error", "rejected", "stopped", "left"]
+How = Literal["whole", "refused", "incomplete", "unread", "cut", "stalled", "error", "rejected", "stopped", "left"]
 """How a request ended.
 
 whole       answered, with a finish reason
 refused     the same, but the model refused
 incomplete  the answer ended properly, but without a finish reason
+unread      the same, and the gateway cannot read a part of it
 cut         the answer broke off
 stalled     the program left a stream after the provider was silent for too long
 error       the provider reported a failure of its own, or did not answer
@@ -83,6 +84,8 @@ class Began:
     path: str
     bytes: int
     """Of its body, unpacked."""
+    max_tokens: int | None = None
+    """The most that it lets the provider generate; None when it sets no bound."""
     event: Literal["began"] = "began"
 
 
@@ -150,6 +153,19 @@ class Stopped:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """Arena sent a small request of its own, because something looked like a failure of the provider."""
+
+    at: str
+    s: float
+    failed: str
+    """Why it failed; empty when the provider answered it well."""
+    conclusive: bool = True
+    """False when the agent's own requests may have caused the failure."""
+    event: Literal["checked"] = "checked"
+
+
+@dataclass(frozen=True)
 class Full:
     """The ledger had no room for more lines."""
 
@@ -166,7 +182,7 @@ class Closed:
     event: Literal["closed"] = "closed"
 
 
-Line = Began | Ended | Refused | Stopped | Full | Closed
+Line = Began | Ended | Refused | Stopped | Checked | Full | Closed
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="event")])
 
 
@@ -178,6 +194,8 @@ class Totals:
     counts: int = 0
     """Requests to count tokens."""
     in_flight: Mapping[int, Began] = field(default_factory=dict)
+    crowded: frozenset[int] = frozenset()
+    """Requests of those beside which another one was in flight."""
     failing_since_s: float | None = None
     """When the provider first failed after its last good answer."""
     unfinished: int = 0
@@ -221,15 +239,18 @@ class Totals:
             return replace(self, usage=usage, failing_since_s=None)
         if not isinstance(line, Ended) or (began := self.in_flight.get(line.n)) is None:
             return self
-        totals = replace(self, in_flight={n: entry for n, entry in self.in_flight.items() if n != line.n})
-        return totals if began.kind == "count" else totals._metered(line)._judged(began, line)
+        in_flight = {n: entry for n, entry in self.in_flight.items() if n != line.n}
+        totals = replace(self, in_flight=in_flight, crowded=self.crowded & in_flight.keys())
+        crowded = line.n in self.crowded
+        return totals if began.kind == "count" else totals._metered(line)._judged(began, line, crowded=crowded)
 
     def _began(self, line: Began) -> Totals:
         in_flight = {**self.in_flight, line.n: line}
+        crowded = frozenset(in_flight) if self.in_flight else self.crowded
         if line.kind == "count":
-            return replace(self, in_flight=in_flight, counts=self.counts + 1)
+            return replace(self, in_flight=in_flight, crowded=crowded, counts=self.counts + 1)
         more = {"requests": self.usage.requests + 1, "efforts": _with_name(self.usage.efforts, line.effort)}
-        return replace(self, in_flight=in_flight, usage=self.usage.model_copy(update=more))
+        return replace(self, in_flight=in_flight, crowded=crowded, usage=self.usage.model_copy(update=more))
 
     def _metered(self, line: Ended) -> Totals:
         """Add the tokens and the cost."""
@@ -256,15 +277,15 @@ class Totals:
             unbounded=self.unbounded or line.charged_usd is None,
         )
 
-    def _judged(self, began: Began, line: Ended) -> Totals:
-        """Add whether the provider failed."""
+    def _judged(self, began: Began, line: Ended, *, crowded: bool) -> Totals:
+        """Add whether the provider failed. 429 beside other requests does not show that: the program may have sent too many."""
         usage, since_s = self.usage, self.failing_since_s
         if line.how in GOOD:
             usage = usage.model_copy(update={"backoff_s": self.backoff_s(began.s)})
             return replace(self, usage=usage, failing_since_s=None, unfinished=0, answered=True)
         if line.how in FAILED:
             usage = usage.model_copy(update={"failed": usage.failed + 1})
-        if line.how not in FAULTS:
+        if line.how not in FAULTS or (line.status == 429 and crowded):
             return replace(self, usage=usage)
         unfinished = self.unfinished + (line.how == "incomplete")
         return replace(self, usage=usage, failing_since_s=line.s if since_s is None else since_s, unfinished=unfinished)
@@ -289,7 +310,7 @@ class Ledger:
     def add(self, line: Line) -> str:
         """Append a line. Returns why no further line can be written, or an empty string."""
         began = self.totals.in_flight.get(line.n) if isinstance(line, Ended) else line
-        aside = isinstance(line, Refused) or (isinstance(began, Began) and began.kind == "count")
+        aside = isinstance(line, Refused | Checked) or (isinstance(began, Began) and began.kind == "count")
         self.totals = self.totals.add(line)
         if aside and self._aside_bytes > ASIDE_BYTES:
             return ""

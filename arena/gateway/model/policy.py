@@ -10,16 +10,20 @@ from typing import Any, NamedTuple
 
 from arena.gateway.config import ModelAccess
 from arena.gateway.model import provider_tools
-from arena.gateway.model.apis import Endpoint, Json, inner, parse_endpoint, shown_keys
+from arena.gateway.model.allowed import BROKER_FIELDS, COUNT_FIELDS, FIELDS
+from arena.gateway.model.apis import Endpoint, Json, has_more_values, inner, parse_endpoint, shown_keys
 from arena.gateway.model.provider_tools import WORD_CHARS, normalized
 from arena.gateway.model.redact import plain_effort
 from arena.gateway.unix_server import Refusal
 from arena.schema import Api
 
-BODY_BYTES = 64 << 20
-"""Of a request's body, compressed and decompressed."""
-VALUES = 4_000_000
-"""In a body. Each takes 60 bytes or more of arena's memory, and as few as two bytes of the body."""
+BODY_BYTES = 12 << 20
+"""Of a request's body, compressed and decompressed. The agent CLIs send up to 2 MB."""
+VALUES = 300_000
+"""In a body."""
+NESTING = 200
+"""Of a body. The gateway reads nearly 1,000 levels, and an answer may hold a request's own."""
+MOST_TOKENS = 1 << 40
 OBJECTS = {"generationconfig", "outputconfig", "reasoning", "streamoptions", "thinking"}
 """Fields whose content is checked. Google accepts an object in place of a list, and may accept more."""
 PIN_NAMES = {"order", "only", "allowfallbacks", "datacollection"}
@@ -34,6 +38,8 @@ class ModelRequest(NamedTuple):
     stream: bool
     bytes: int
     """Of the body, decompressed."""
+    max_tokens: int | None = None
+    """The most tokens that it lets the provider generate; None when it sets no bound."""
 
 
 def check_head(access: ModelAccess, key: str, method: str, target: str, headers: Mapping[str, str]) -> Endpoint:
@@ -56,17 +62,29 @@ def check_body(access: ModelAccess, endpoint: Endpoint, headers: Mapping[str, st
     compressed = headers.get("Content-Encoding", "").strip().lower() in ("gzip", "deflate")
     plain_body = _decompressed(body) if compressed else body
     data = _normalized_names(_parsed(plain_body))
-    _check_model(access, endpoint, data)
-    for name in OBJECTS & data.keys():
-        if not isinstance(data[name], dict | None):
-            raise Refusal(400, f"`{name}` must be an object")
+    fields = FIELDS[access.api] | (BROKER_FIELDS if access.route.broker else frozenset())
+    if access.api == "gemini" and endpoint.kind == "count":
+        fields = COUNT_FIELDS
+        if "generatecontentrequest" in data:
+            if not isinstance(data["generatecontentrequest"], dict):
+                raise Refusal(400, "`generateContentRequest` must be an object")
+            _check_fields(access, endpoint, _normalized_names(data["generatecontentrequest"]), FIELDS["gemini"])
+    _check_fields(access, endpoint, data, fields)
     if access.route.broker and endpoint.kind == "model":
         _check_pin(access.provider, data)
-    provider_tools.check(access.api, access.route.broker, data)
     stream = bool(data.get("stream")) or ":streamGenerateContent" in endpoint.path
     if stream and endpoint.kind == "model":
         _check_metered(access, data)
-    return ModelRequest(plain_effort(_effort(access.api, data)), stream, len(plain_body))
+    return ModelRequest(plain_effort(_effort(access.api, data)), stream, len(plain_body), _max_tokens(access.api, data))
+
+
+def _check_fields(access: ModelAccess, endpoint: Endpoint, body: Json, fields: frozenset[str]) -> None:
+    """Refusal when the body names another model, or holds what may not go out. Its names are `normalized`."""
+    _check_model(access, endpoint, body)
+    for name in OBJECTS & body.keys():
+        if not isinstance(body[name], dict | None):
+            raise Refusal(400, f"`{name}` must be an object")
+    provider_tools.check(access, body, fields)
 
 
 def _check_metered(access: ModelAccess, body: Json) -> None:
@@ -79,7 +97,7 @@ def _check_metered(access: ModelAccess, body: Json) -> None:
 
 
 def _parsed(body: bytes) -> Json:
-    if sum(body.count(sign) for sign in b",[{") > VALUES:
+    if has_more_values(body, VALUES):
         raise Refusal(413, f"the body has more than {VALUES} values")
     try:
         data = json.loads(body.decode(), object_pairs_hook=_unique)
@@ -87,7 +105,18 @@ def _parsed(body: bytes) -> Json:
         raise Refusal(400, "the body is not valid JSON in UTF-8") from None
     if not isinstance(data, dict):
         raise Refusal(400, "the body is not a JSON object")
+    _check_nesting(data)
     return data
+
+
+def _check_nesting(data: Json) -> None:
+    level: list[Any] = [data]
+    for _ in range(NESTING):
+        containers = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [value for values in containers for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise Refusal(400, f"the body is nested more than {NESTING} levels deep")
 
 
 def _decompressed(body: bytes) -> bytes:
@@ -166,6 +195,15 @@ def _effort(api: Api, body: Json) -> object:
         or _budget(body.get("thinkingbudget"))
         or thinking.get("type")
     )
+
+
+def _max_tokens(api: Api, body: Json) -> int | None:
+    settings = _normalized_names(inner(body, "generationconfig")) if api == "gemini" else body
+    named = [settings.get(name) for name in ("maxtokens", "maxcompletiontokens", "maxoutputtokens")]
+    bounds = [bound for bound in named if isinstance(bound, int) and not isinstance(bound, bool) and bound >= 0]
+    answers = settings.get("candidatecount" if api == "gemini" else "n")
+    several = answers if isinstance(answers, int) and answers > 1 else 1
+    return min(max(bounds) * several, MOST_TOKENS) if bounds else None
 
 
 def _budget(tokens: object) -> str | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,7 @@ from arena.gateway.model import apis, policy
 from arena.gateway.model.apis import Endpoint
 from arena.gateway.model.exchange import Exchange
 from arena.gateway.model.ledger import Ledger, Tokens, opened
+from arena.gateway.model.own_request import LIMIT_S, own_failure
 from arena.gateway.model.redact import plain_message, scrubbed
 from arena.gateway.model.state import RunState
 from arena.gateway.model.upstream import (
@@ -37,10 +40,18 @@ from arena.gateway.model.usage import price
 from arena.gateway.unix_server import Refusal, accept, serving
 
 BODY_S = 60.0
-HELD_BYTES = 256 << 20
+HELD_BYTES = 48 << 20
 """Of all request bodies in flight together."""
+HEADERS = 64
+"""Of one request; agent CLIs send 25."""
 ERROR_CHARS = 300
 WATCH_S = 1.0
+CHECKS = 300
+"""Requests of arena's own in one run, at most: an agent can cause them, and the user pays."""
+FAST_CHECKS, CHECK_PAUSE_S = 20, 5.0
+"""The first of them follow each other at once, the others after a pause."""
+QUIET_S = 60.0
+"""Providers limit requests by the minute. Earlier after a request of the agent, status 429 confirms no failure."""
 NO_RETRY = {"x-should-retry": "false"}
 """The agent programs' client libraries obey this header."""
 SILENT = logging.Logger("gateway", logging.CRITICAL + 1)
@@ -79,12 +90,57 @@ class Gateway(RunState):
         super().__init__(access, ledger)
         self.key = f"arena-{secrets.token_hex(16)}"
         """Replaces the real key inside the sandbox; worthless anywhere else and after the run."""
-        self.in_flight = 0
-        """Requests that have gone out and not ended."""
+        self._asking = 0
+        """The agent's requests that have gone out and not ended."""
+        self._most_asking = 0
+        self._asked_s = 0.0
+        """When the agent's last request went out or ended, on the monotonic clock."""
+        self._checks = 0
+        self._checking = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._upstream: Upstream | None = None
         self.troubles: list[str] = []
         """Bugs of arena, as text."""
         self._slots = asyncio.Semaphore(CONNECTIONS)
         self._held_bytes = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that have gone out and not ended, with those that arena is about to send itself."""
+        return self._asking + (self.doubts.is_set() or self._checking.locked())
+
+    async def settle_doubts(self, upstream: Upstream) -> None:
+        """Until cancelled, send a request of arena's own when something looks like a failure of the provider."""
+        self._loop, self._upstream = asyncio.get_running_loop(), upstream
+        while True:
+            await self.doubts.wait()
+            await self._check(upstream)
+            await asyncio.sleep(CHECK_PAUSE_S if self._checks > FAST_CHECKS else 0)
+
+    async def _check(self, upstream: Upstream) -> None:
+        async with self._checking:
+            self.doubts.clear()
+            if not self.unsettled or self._checks == CHECKS:  # after the last one no failure is believed, and the run counts
+                return
+            self._checks += 1
+            sent_s, self._most_asking = time.monotonic(), self._asking
+            failed = await own_failure(self._access, upstream)
+            # The agent may keep the provider busy, or use up what the key may ask in a minute.
+            limited = failed.startswith("status 429") and sent_s - self._asked_s < QUIET_S
+            self.checked(sent_s, failed, conclusive=self._most_asking <= 1 and not limited)
+
+    def settle(self) -> None:
+        """Settle what still decides the run's status. Call it from another thread, when the sandbox is empty."""
+        if not self.unsettled or self._loop is None or self._upstream is None or self._loop.is_closed():
+            return
+        with contextlib.suppress(TimeoutError, CancelledError):
+            asyncio.run_coroutine_threadsafe(self._settle(self._upstream), self._loop).result(QUIET_S + 3 * LIMIT_S)
+
+    async def _settle(self, upstream: Upstream) -> None:
+        while self.unsettled and self._checks < CHECKS:
+            await self._check(upstream)
+            if self.unsettled:
+                await asyncio.sleep(max(0.1, min(1.0, self._asked_s + QUIET_S - time.monotonic())))
 
     async def watch(self) -> None:
         """Until cancelled, check whether the provider has failed for too long."""
@@ -140,35 +196,37 @@ class Gateway(RunState):
     ) -> web.StreamResponse:
         began = self.begin(endpoint, model_request)
         exchange = Exchange(self._access, self, began)
-        self.in_flight += 1
+        self._asking += 1
+        self._most_asking = max(self._most_asking, self._asking)
+        self._asked_s = time.monotonic()
         try:
             return await exchange.run(request, upstream, endpoint, model_request, body)
         except Refusal as refusal:  # its line in the ledger records it already
             return self._refuse(refusal)
         finally:
             self.end(began, exchange.line())
-            self.in_flight -= 1  # last, so that a reader who sees none in flight sees the usage of all
+            self._asked_s = time.monotonic()
+            self._asking -= 1  # last, so that a reader who sees none in flight sees the usage of all
 
     @asynccontextmanager
     async def _body(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """The request's body, held for the length of the block. Refusal 400, 408 or 413."""
-        pieces: list[bytes] = []
+        held, size = bytearray(), 0  # not a list of pieces: there may be millions
         try:
-            await self._receive(request, pieces)
-            pieces[:] = [b"".join(pieces)]  # drop the pieces: a body may be 64 MiB
-            yield pieces[0]
+            await self._receive(request, held)
+            size, body = len(held), bytes(held)
+            held.clear()
+            yield body
         finally:
-            self._held_bytes -= sum(map(len, pieces))
+            self._held_bytes -= size or len(held)
 
-    async def _receive(self, request: web.BaseRequest, pieces: list[bytes]) -> None:
-        size = 0
+    async def _receive(self, request: web.BaseRequest, held: bytearray) -> None:
         try:
             async with asyncio.timeout(BODY_S):
                 async for piece in request.content.iter_any():
-                    pieces.append(piece)
-                    size += len(piece)
+                    held += piece
                     self._held_bytes += len(piece)
-                    if size > policy.BODY_BYTES or self._held_bytes > HELD_BYTES:
+                    if len(held) > policy.BODY_BYTES or self._held_bytes > HELD_BYTES:
                         raise Refusal(
                             413, f"the body is larger than {policy.BODY_BYTES >> 20} MiB, or too many large ones come at once"
                         )
@@ -188,7 +246,8 @@ async def _serve(gateway: Gateway, context: ssl.SSLContext, proxy: Proxy | None,
     """Serve until cancelled; then end every answer in flight, and record that."""
     loop = asyncio.get_running_loop()
     async with connection_pool(context) as session:
-        server = web.Server(partial(gateway.handle, Upstream(session, proxy)), handler_cancellation=True)
+        upstream = Upstream(session, proxy)
+        server = web.Server(partial(gateway.handle, upstream), handler_cancellation=True)
 
         async def connection(client: socket.socket) -> None:
             gone = loop.create_future()
@@ -198,15 +257,20 @@ async def _serve(gateway: Gateway, context: ssl.SSLContext, proxy: Proxy | None,
             finally:
                 transport.abort()
 
-        watching = loop.create_task(gateway.watch())
+        for watcher in (gateway.watch(), gateway.settle_doubts(upstream)):
+            loop.create_task(watcher).add_done_callback(partial(_report, gateway))
         try:
             await accept(listener, connection, gateway.failed)
         finally:
-            watching.cancel()
             left = asyncio.all_tasks() - {asyncio.current_task()}
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
+
+
+def _report(gateway: Gateway, task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        gateway.crashed(error)
 
 
 class _Connection(web.RequestHandler):
@@ -221,6 +285,7 @@ class _Connection(web.RequestHandler):
             auto_decompress=False,
             max_line_size=HEAD_BYTES,
             max_field_size=HEAD_BYTES,
+            max_headers=HEADERS,
         )
         self._gone = gone
 

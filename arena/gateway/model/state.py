@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from arena.gateway.config import ModelAccess, Stop
 from arena.gateway.model.apis import Endpoint
-from arena.gateway.model.ledger import FAULTS, FULL, GOOD, Began, Closed, Ended, Ledger, Line, Refused, Stopped, Totals
+from arena.gateway.model.ledger import FAULTS, FULL, GOOD, Began, Checked, Closed, Ended, Ledger, Line, Refused, Stopped
+from arena.gateway.model.outcome import (
+    AFTER_SUCCESS,
+    Doubt,
+    caps_exhausted,
+    confirmed,
+    failure_reason,
+    provider_failed,
+    request_failed,
+)
 from arena.gateway.model.policy import ModelRequest
 from arena.gateway.model.redact import plain_message, scrubbed
 from arena.gateway.unix_server import Refusal
 from arena.schema import Usage
 
-AFTER_SUCCESS = (403, 404)
-"""After one good answer the model exists and may be used. Then these statuses are about the request's content, such as a picture
-for a model without vision, or a moderator's refusal. Otherwise an agent could have its run discarded."""
 REFUSALS = 1000
 """Refusals that are logged: a sandbox may cause any number."""
-HOPELESS = (401, 402, 403, 404)
-"""Statuses that no retry can change: the key, the account's money, what it may do, the model's name."""
-UNFINISHED = 8
-"""opencode retries at once and without end after an answer without a finish reason: 625 times in 45 s were seen."""
+
+
+@dataclass
+class Outcome:
+    """How one request to the model ended."""
+
+    began_s: float
+    """On the monotonic clock, as the next."""
+    ended_s: float
+    reason: str
+    """Why it failed; empty when it did not."""
+    own_failed: bool | None = None
+    """Whether arena's own request, sent later, failed too; None: not known."""
 
 
 class RunState:
@@ -33,8 +49,8 @@ class RunState:
         """Set once, when the run should be ended."""
         self.stopped_s = 0.0
         """When `stop` was set, on the monotonic clock; meaningless without it."""
-        self.last_failure = ""
-        """Why the last request to the model failed, when that is the provider's fault; empty when it did not."""
+        self.doubts = asyncio.Event()
+        """Set when arena should send a request of its own: something looks like a failure of the provider."""
         self.refused = False
         """Whether the model's last answer was a refusal."""
         self.ending = False
@@ -47,7 +63,9 @@ class RunState:
         self._ledger = ledger
         self._requests = 0
         self._refusals = 0
-        self._failures: list[tuple[float, str]] = []
+        self._outcomes: list[Outcome] = []
+        self._doubt: tuple[float, Doubt] | None = None
+        """The first doubt that no request of arena's own has settled, and when it arose, on the monotonic clock."""
         self._backoff_s = 0.0
 
     @property
@@ -73,14 +91,53 @@ class RunState:
     def close(self) -> None:
         """Write the ledger's last line. No request comes after it."""
         self.leaving()
+        if self._doubt is not None and self._doubt[1].ends and self.stop is not None:
+            self._replace_stop(self.stop)
         self._write(Closed(self.now_s(), self._backoff_s))
 
+    @property
+    def last_failure(self) -> str:
+        """Why the last request to the model failed, when arena's own request failed too; otherwise empty."""
+        return self._failure(self._outcomes[-1:])
+
     def last_failure_before(self, monotonic_s: float) -> str:
-        """Why the last request to the model that had begun by then failed; empty when it did not.
+        """The same for the last request that had begun by then.
 
         Its beginning counts: a program may print its last message while the end of a good answer is still on its way here.
         """
-        return next((reason for began_s, reason in reversed(self._failures.copy()) if began_s < monotonic_s), "")
+        return self._failure([entry for entry in self._outcomes.copy() if entry.began_s < monotonic_s][-1:])
+
+    def _failure(self, last: list[Outcome]) -> str:
+        return last[0].reason if last and last[0].own_failed else ""
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the run's status depends on a request of arena's own that is still to be made."""
+        last = self._outcomes[-1:]
+        return self._doubt is not None or bool(last and last[0].reason and last[0].own_failed is None)
+
+    def checked(self, sent_s: float, own_failure: str, *, conclusive: bool = True) -> None:
+        """Settle what arose before arena's own request went out at `sent_s`, on the monotonic clock.
+
+        Args:
+            sent_s: when it went out.
+            own_failure: why it failed; empty when it was answered well.
+            conclusive: False when the agent itself may have caused that failure.
+        """
+        self._write(Checked(_now(), self.now_s(), own_failure, conclusive))
+        if own_failure and not conclusive:
+            return
+        for entry in reversed(self._outcomes):
+            if not entry.reason or entry.own_failed is not None:
+                break
+            if entry.ended_s <= sent_s:
+                entry.own_failed = bool(own_failure)
+        if self._doubt is not None and self._doubt[0] <= sent_s:
+            (_, doubt), self._doubt = self._doubt, None
+            if doubt.ends:
+                self._replace_stop(confirmed(doubt, own_failure))
+            elif own_failure:
+                self.end_run(confirmed(doubt, own_failure))
 
     def admit(self) -> None:
         """Refusal when the run is over or a cap is used up. Programs do not retry this status."""
@@ -102,6 +159,7 @@ class RunState:
             provider=self._access.provider,
             path=plain_message(endpoint.path),
             bytes=request.bytes,
+            max_tokens=request.max_tokens,
         )
         self._write(line)
         self._check_running()
@@ -114,25 +172,42 @@ class RunState:
         self._write(line)
         if self.ending:
             return
-        if began.kind == "model" and line.how in FAULTS:
-            self._note_failure(began, failure_reason(line))
-        elif began.kind == "model" and line.how in GOOD:
-            self._note_failure(began, "")
+        reason = failure_reason(line)
+        if began.kind == "model" and line.how in GOOD:
             self.refused = line.how == "refused"
+            self._note(began, "")
         counts, arriving = began.kind == "model" or line.how == "stopped", bool(self.arriving)
-        if counts and (stop := request_failed(self._access, self._ledger.totals, line, other_arriving=arriving)):
-            self._note_failure(began, failure_reason(line))
-            self.end_run(stop)
+        doubt = request_failed(self._access, self._ledger.totals, line, other_arriving=arriving) if counts else None
+        if counts and (line.how in FAULTS or doubt):
+            self._note(began, reason)
+            self.doubts.set()
+        if doubt:
+            self._take(doubt)
 
-    def _note_failure(self, began: Began, reason: str) -> None:
-        self.last_failure = reason
-        self._failures.append((self._start_s + began.s, reason))
+    def _note(self, began: Began, reason: str) -> None:
+        self._outcomes.append(Outcome(self._start_s + began.s, time.monotonic(), reason))
+
+    def _take(self, doubt: Doubt) -> None:
+        """Keep a doubt until arena's own request settles it. A doubt that ends the run ends it now: it counts until then."""
+        if self.stop is not None or self.ending:
+            return
+        if doubt.ends:
+            self._doubt = time.monotonic(), doubt
+            self.stopped_s, self.stop = time.monotonic(), _plain(confirmed(doubt, ""))
+        elif self._doubt is None:
+            self._doubt = time.monotonic(), doubt
+        self.doubts.set()
+
+    def _replace_stop(self, stop: Stop) -> None:
+        self.stop = _plain(stop)
+        self._write(Stopped(_now(), self.now_s(), self.stop.status, self.stop.message))
 
     def check_patience(self) -> None:
         """End the run when the provider has failed for too long. Some programs wait long before they try again."""
         totals, arriving = self._ledger.totals, bool(self.arriving)
-        if stop := provider_failed(self._access, totals, self.now_s(), self.last_failure, other_arriving=arriving):
-            self.end_run(stop)
+        reason = self._outcomes[-1].reason if self._outcomes else ""
+        if doubt := provider_failed(self._access, totals, self.now_s(), reason, other_arriving=arriving):
+            self._take(doubt)
 
     def record_refusal(self, path: str, refusal: Refusal) -> None:
         """Record a request that the gateway refused."""
@@ -144,9 +219,8 @@ class RunState:
     def end_run(self, stop: Stop) -> None:
         """End the run. The first reason counts."""
         if self.stop is None and not self.ending:
-            stop = replace(stop, message=plain_message(stop.message))
-            self.stopped_s, self.stop = time.monotonic(), stop
-            self._write(Stopped(_now(), self.now_s(), stop.status, stop.message))
+            self.stopped_s = time.monotonic()
+            self._replace_stop(stop)
 
     def now_s(self) -> float:
         """Seconds since the gateway began to serve, as in the ledger; to the microsecond, for `last_failure_before`."""
@@ -160,7 +234,7 @@ class RunState:
         trouble = self._ledger.add(line)
         if trouble and self.stop is None and not self.ending:
             # Unrecorded requests would be free. A sandbox can fill the file, but not the disk.
-            stop = Stop("budget_exhausted" if trouble == FULL else "provider_error", trouble)
+            stop = Stop("budget_exhausted" if trouble == FULL else "crashed", trouble)
             self.stopped_s, self.stop = time.monotonic(), stop
 
 
@@ -168,55 +242,5 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def caps_exhausted(access: ModelAccess, totals: Totals) -> Stop | None:
-    """A stop when a cap is used up."""
-    caps, usage = access.caps, totals.usage
-    estimated = ", some of them estimated for answers without numbers" if totals.charged_tokens else ""
-    if usage.requests >= caps.requests or totals.counts >= caps.requests:
-        reason = f"the run's {caps.requests} requests are used up"
-    elif caps.tokens is not None and totals.tokens >= caps.tokens:
-        reason = f"the run's {caps.tokens} tokens are used up: {totals.tokens} counted{estimated}"
-    elif caps.cost_usd is not None and totals.unbounded:
-        reason = f"the rest of the run's {caps.cost_usd:g} USD is unknown: the cost of an answer is unknown"
-    elif caps.cost_usd is not None and totals.spent_usd >= caps.cost_usd:
-        reason = f"the run's {caps.cost_usd:g} USD are used up: {totals.spent_usd:.4f} spent{estimated}"
-    else:
-        return None
-    return Stop("budget_exhausted", reason)
-
-
-def request_failed(access: ModelAccess, totals: Totals, line: Ended, *, other_arriving: bool) -> Stop | None:
-    """A stop when this request's end must end the run. `other_arriving`: another good answer is coming in."""
-    title, reason = access.route.title, failure_reason(line)
-    if line.how == "stopped":
-        return Stop("provider_error", reason)
-    if line.how == "error" and (line.status in HOPELESS or line.status == 400):
-        return Stop("provider_error", f"{title}: {reason}")
-    if totals.unfinished >= UNFINISHED:
-        return Stop("provider_error", f"{title}: {UNFINISHED} answers in a row ended without a finish reason")
-    return provider_failed(access, totals, line.s, reason, other_arriving=other_arriving) if line.how in FAULTS else None
-
-
-def provider_failed(access: ModelAccess, totals: Totals, now_s: float, reason: str, *, other_arriving: bool) -> Stop | None:
-    """A stop when the provider has failed for too long. `reason`: of the last failure."""
-    since_s = totals.failing_since_s
-    if since_s is None or now_s - since_s < access.patience_s or other_arriving:
-        return None
-    return Stop("provider_error", f"{access.route.title}: no good answer for {now_s - since_s:.0f} s; the last: {reason}")
-
-
-def failure_reason(line: Ended) -> str:
-    """Why a request failed."""
-    error = f": {line.error}" if line.error else ""
-    if line.how == "stopped":
-        return line.error or ""
-    if line.status is None:
-        return f"no answer{error}"
-    if line.status >= 300:
-        return f"status {line.status}{error}"
-    reasons = {
-        "incomplete": "an answer without a finish reason",
-        "cut": "an answer that broke off",
-        "stalled": "an answer that stalled",
-    }
-    return f"{reasons.get(line.how, 'an error inside an answer')}{error}"
+def _plain(stop: Stop) -> Stop:
+    return replace(stop, message=plain_message(stop.message))

@@ -10,7 +10,7 @@ import ipaddress
 import re
 import ssl
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,7 @@ import aiohttp
 from yarl import URL
 
 from arena.errors import UsageError
+from arena.gateway.model.allowed import HEADER_FAMILIES, HEADERS
 from arena.gateway.unix_server import Refusal
 
 CONNECTIONS = 16
@@ -35,17 +36,6 @@ HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "
 KEYS = {"authorization", "x-api-key", "x-goog-api-key", "proxy-authorization", "cookie"}
 REPLACED = {"host", "content-length", "accept-encoding"}
 """The gateway sets these itself. It requests `identity`, as it cannot meter a compressed answer."""
-FORBIDDEN = {
-    "x-http-method-override",
-    "x-goog-fieldmask",  # would leave the usage out
-    "x-goog-user-project",
-    "openai-organization",
-    "openai-project",
-    "anthropic-workspace-id",
-}
-"""These would change which account pays, or what the provider answers."""
-BROKER_SWITCHES = re.compile(r"x-openrouter-(?!title$|categories$).*")
-"""Of OpenRouter, such as answers from its cache."""
 ACCOUNT = {"set-cookie", "openai-organization", "openai-project", "anthropic-organization-id", "anthropic-workspace-id"}
 """Of answers. The owner of the key stays unknown inside the sandbox."""
 CHECKED = {"authorization", "content-encoding", "content-type", "x-api-key", "x-goog-api-key"}
@@ -127,14 +117,17 @@ def check_answer(answer: aiohttp.ClientResponse) -> None:
         raise Refusal(502, "the provider compressed its answer against the request: the gateway could not meter it")
 
 
-def request_headers(headers: Headers) -> list[tuple[str, str]]:
-    """The headers of a request that go out to the provider."""
+def request_headers(headers: Headers, more: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """The headers of a request that go out to the provider: those of `allowed`, and `more`."""
     items = list(headers)
-    dropped = HOP_BY_HOP | KEYS | REPLACED | FORBIDDEN | _connection_headers(items)
+    allowed = HEADERS | {name.lower() for name in more}
+    dropped = HOP_BY_HOP | KEYS | REPLACED | _connection_headers(items)
     return [
         (name, value)
         for name, value in items
-        if name.lower() not in dropped and not BROKER_SWITCHES.fullmatch(name.lower()) and VALUE.fullmatch(value)
+        if name.lower() not in dropped
+        and (name.lower() in allowed or name.lower().startswith(HEADER_FAMILIES))
+        and VALUE.fullmatch(value)
     ] + [("Accept-Encoding", "identity")]
 
 

@@ -23,12 +23,14 @@ MOST = 1 << 40
 """A larger count is not believed."""
 RAW_BYTES = 1 << 12
 """Kept of a provider's usage object."""
-BAD_KEY = b"API_KEY_INVALID"
-"""Google sends this with status 400, as if the request were at fault."""
+BAD_KEY = "API_KEY_INVALID"
+"""Google's reason for an error with status 400."""
 PROVIDER_STATUSES = (401, 402, 403, 404, 408, 409, 429)
 """Statuses below 500 that are not about the request's content."""
 TOKEN_BYTES = 3
 """Bytes of JSON with code per token: fewer than in fact, so that the estimate is rather too high."""
+UNBOUNDED_TOKENS = 64_000
+"""Of an answer that the program left before its beginning, when the request sets no bound: the most that harnesses request."""
 TOKENS_PER_S = 100
 """How fast a model may think unseen."""
 
@@ -161,11 +163,11 @@ class ObservedAnswer:
         if cost is None and used is not None and facts.tier is None:  # the table lists the ordinary service only
             listed = price(access.route.prices, access.model, used, datetime.fromisoformat(began.at))
         raw = plain_json(facts.usage)
-        error = self.error or facts.error or (_error_in(self.error_body) if self.error_body else None)
+        error = self.error or facts.error or (error_in(self.error_body) if self.error_body else None)
         line = Ended(
             n=began.n,
             s=now_s,
-            how=self.how or self._how(began),
+            how=self.how or self._how(access, began),
             status=self.status,
             first_byte_s=self.first_byte_s,
             seconds=round(now_s - began.s, 3),
@@ -183,14 +185,15 @@ class ObservedAnswer:
         )
         return with_estimate(access, began, line)
 
-    def _how(self, began: Began) -> How:
+    def _how(self, access: ModelAccess, began: Began) -> How:
         status, facts = self.status or 0, self.facts
         if status >= 300:
-            return "error" if status in PROVIDER_STATUSES or status >= 500 or BAD_KEY in self.error_body else "rejected"
+            failed = status in PROVIDER_STATUSES or status >= 500
+            return "error" if failed or (status == 400 and bad_google_key(access, self.error_body)) else "rejected"
         if facts.error is not None:
             return "rejected" if facts.own_fault else "error"
         if facts.finish is None and began.kind == "model":
-            return "incomplete"
+            return "unread" if facts.unread else "incomplete"
         return "refused" if facts.refused else "whole"
 
 
@@ -206,6 +209,8 @@ def with_estimate(access: ModelAccess, began: Began, line: Ended) -> Ended:
     known_in = known.input + known.cache_read + known.cache_write
     known_out = known.output + known.reasoning
     estimated_out = max(line.bytes // TOKEN_BYTES, int(line.seconds * TOKENS_PER_S))
+    if line.status is None:  # the provider generates on, however soon the program left
+        estimated_out = max(estimated_out, UNBOUNDED_TOKENS if began.max_tokens is None else began.max_tokens)
     estimate = replace(
         known,
         input=known.input if known_in else began.bytes // TOKEN_BYTES,
@@ -221,7 +226,24 @@ def _usd(access: ModelAccess, began: Began, tokens: Tokens) -> float | None:
     return None if found is None else found.usd
 
 
-def _error_in(body: bytes) -> str:
+def bad_google_key(access: ModelAccess, body: bytes) -> bool:
+    """Whether Google's answer with status 400 says that it does not take the key, as if the request were at fault.
+
+    Only by the reason that Google itself sets: its message may quote the request.
+    """
+    if access.api != "gemini":
+        return False
+    try:
+        found = json.loads(body.decode())
+    except (ValueError, RecursionError):
+        return False
+    first = found[0] if isinstance(found, list) and found else found
+    details = inner(first, "error").get("details") if isinstance(first, dict) else None
+    return isinstance(details, list) and any(isinstance(entry, dict) and entry.get("reason") == BAD_KEY for entry in details)
+
+
+def error_in(body: bytes) -> str:
+    """The provider's message in the body of an error."""
     try:
         found = json.loads(body.decode())
     except (ValueError, RecursionError):
