@@ -18,7 +18,7 @@ from pathlib import Path
 from arena.errors import SandboxError
 from arena.paths import secrets as arena_secrets
 from arena.sandboxes import RunningSandbox, SandboxSpec, cgroup, selftest
-from arena.sandboxes.host import survey
+from arena.sandboxes.host import opened_sockets, survey
 from arena.sandboxes.lifecycle import (
     bounded_workspace,
     counts_by_namespace,
@@ -91,12 +91,13 @@ def start(
     with ExitStack() as stack:
         options, sources, handed = _render(arguments, staged=uid is not None)
         handed.append(process.readable_fd(b"".join(os.fsencode(option) + b"\0" for option in options)))
+        sockets = stack.enter_context(opened_sockets(spec.bridges))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         stack.callback(theirs.close)
         order = {
             "bwrap": bwrap_path,
-            "argv": ["bwrap", "--args", str(handed[-1]), "--", *init_command(spec, python, theirs.fileno())],
+            "argv": ["bwrap", "--args", str(handed[-1]), "--", *init_command(spec, python, theirs.fileno(), sockets)],
             "env": {"PATH": "/usr/bin:/bin"},  # nothing of arena's: bwrap's environment shows inside until init.py runs
             "groups": group.procs_files,
             "limits": rlimits(spec, uid),
@@ -115,7 +116,7 @@ def start(
                 stdin=handed[-1],
                 # Its own loader may need the path; nothing else of our environment goes on.
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                pass_fds=(*handed[:-1], theirs.fileno(), *spec.pass_fds, *((mount.fd,) if mount else ())),
+                pass_fds=(*handed[:-1], theirs.fileno(), *sockets.values(), *spec.pass_fds, *((mount.fd,) if mount else ())),
             )
         except OSError as error:
             ours.close()

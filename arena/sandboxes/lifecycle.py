@@ -13,7 +13,6 @@ from pathlib import Path
 
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, SandboxSpec, cgroup, workspace_mount
-from arena.sandboxes.host import check_sockets
 from arena.sandboxes.running import SandboxHandle
 from arena.sandboxes.watchdog import Watchdog, check_memory
 from arena.sandboxes.workspace_mount import WorkspaceMount
@@ -25,8 +24,7 @@ LimitCheck = Callable[[SandboxHandle], str]  # returns why the sandbox is to be 
 
 
 def validated(spec: SandboxSpec) -> SandboxSpec:
-    """The spec with its workspace's real path. SandboxError when that folder or a bridge's socket is missing."""
-    check_sockets(spec.bridges.values())
+    """The spec with its workspace's real path. SandboxError when that folder is missing."""
     if spec.workspace is None:
         return spec
     if not spec.workspace.is_dir():
@@ -139,10 +137,11 @@ def throw_away_user() -> Iterator[int]:
     """A user id that no other sandbox of this machine has now. The kernel frees its name with the process that holds it.
 
     A user with a process of an earlier sandbox is left out: it would count for the new one. Such a process stays when arena was
-    killed and no other process reaps what it left.
+    killed and no other process reaps what it left. The name's socket takes no connection and no datagram: with an open network a
+    sandbox sees it, and could leave descriptors in it.
     """
     for uid in UIDS:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as held:
             try:
                 held.bind(f"\0arena/uid/{uid}")
             except OSError:

@@ -6,6 +6,7 @@ start of bwrap may replace by another name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from arena.errors import SandboxError
 from arena.sandboxes import SandboxSpec
 from arena.sandboxes.host import PATH, PROFILER, Host
-from arena.sandboxes.programs.init import BRIDGES, HOME_FILES
+from arena.sandboxes.programs.init import HOME_FILES
 from arena.sandboxes.python_env import PythonEnvironment
 from arena.sandboxes.seccomp import compile_filter
 
@@ -83,9 +84,12 @@ def shown_paths(arguments: tuple[Argument, ...]) -> tuple[Path, ...]:
     return tuple(path for option, path in pairwise(arguments) if option in ("--ro-bind", "--bind") and isinstance(path, Path))
 
 
-def init_command(spec: SandboxSpec, python: PythonEnvironment, control: int) -> list[str]:
-    """Argument list of process 1. With `-I -S` Python reads no file that the sandbox could have planted."""
-    return [python.interpreter, "-I", "-S", INIT_INSIDE, str(control), ",".join(map(str, spec.pass_fds)), *spec.command]
+def init_command(spec: SandboxSpec, python: PythonEnvironment, control: int, sockets: Mapping[int, int]) -> list[str]:
+    """Argument list of process 1; `sockets` are the bridges, port -> descriptor. With `-I -S` Python reads no file that the
+    sandbox could have planted."""
+    bridges = ",".join(f"{port}={fd}" for port, fd in sockets.items())
+    kept = ",".join(map(str, spec.pass_fds))
+    return [python.interpreter, "-I", "-S", INIT_INSIDE, str(control), kept, bridges, *spec.command]
 
 
 def environment(spec: SandboxSpec, python: PythonEnvironment, host: Host) -> dict[str, str]:
@@ -191,18 +195,11 @@ def _network(spec: SandboxSpec, host: Host) -> list[Argument]:
 
 
 def _bridges(spec: SandboxSpec) -> list[Argument]:
-    """The sockets to which process 1 connects its ports. The sockets' own permissions decide which users may connect.
-
-    The command can connect to them without the port, which gives it nothing more.
-    """
-    if not spec.bridges:
-        return []
-    arguments = _file("/run/arena/bridge.py", (PROGRAMS / "bridge.py").read_bytes())  # beside init.py, which imports it
-    for port, socket in sorted(spec.bridges.items()):
+    """The program of the bridges, beside init.py, which imports it. The sockets reach process 1 as descriptors: none is shown."""
+    for port in spec.bridges:
         if not 1024 <= port < 1 << 16:
             raise SandboxError(f"a bridge on port {port}: process 1 is not root and listens on ports from 1024 to 65535 only")
-        arguments += ["--ro-bind", socket, f"{BRIDGES}/{port}"]
-    return arguments
+    return _file("/run/arena/bridge.py", (PROGRAMS / "bridge.py").read_bytes()) if spec.bridges else []
 
 
 def _file(path: str, data: bytes, mode: str = "0444") -> list[Argument]:
