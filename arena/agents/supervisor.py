@@ -73,8 +73,12 @@ def supervise(
     traffic: Traffic | None,
     report: Callable[[Progress], None],
     start_s: float,
+    take: Callable[[], object],
 ) -> SessionEnd:
-    """Wait until the session ends, by the monotonic clock, which the agent cannot set. The session began at `start_s`."""
+    """Wait until the session ends, by the monotonic clock, which the agent cannot set. The session began at `start_s`.
+
+    `take` takes the submission: called before the agent is asked to end, so that its grace is no working time.
+    """
     while True:
         granted_s = times.budget_s + (traffic.backoff_s if traffic and times.without_backoff else 0.0)
         end_s = start_s + granted_s
@@ -94,6 +98,7 @@ def supervise(
             report(Progress("stopping", transcript.last, elapsed_s, times.budget_s))
             if traffic:
                 traffic.leaving()
+            take()
             running.terminate()
             code = running.wait(times.grace_s if cause == "budget" else min(times.grace_s, STOP_GRACE_S))
             return SessionEnd(code, cause, time.monotonic() - start_s, granted_s)
