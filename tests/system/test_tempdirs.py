@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command import until
 
 from arena.system import process, tempdirs
 
@@ -63,6 +64,17 @@ def test_a_killed_arenas_folder_is_swept_at_the_next_start(place: Path) -> None:
     left = killed()
     with tempdirs.folder() as folder:
         assert list(place.iterdir()) == [folder] != [left]
+
+
+def test_a_start_does_not_wait_for_the_removal_of_a_deep_tree(place: Path) -> None:
+    left = killed()
+    done = process.run([sys.executable, "-c", DEEP.replace("6000", "40_000"), str(left / "work")], limit_s=120)
+    assert done.returncode == 0
+    for _ in range(2):  # the second does not start another removal of the same tree
+        with tempdirs.folder():
+            assert left.exists()
+    until(lambda: not left.exists(), "the removal of the deep tree", limit_s=120)
+    until(lambda: list(place.iterdir()) == [], "the removal of all folders")
 
 
 def test_no_other_folder_is_swept(place: Path) -> None:
