@@ -29,7 +29,7 @@ from arena.sandboxes.lifecycle import (
     throw_away_user,
     validated,
 )
-from arena.sandboxes.profile import Argument, bwrap_arguments, init_command
+from arena.sandboxes.profile import Argument, bwrap_arguments, compiled, init_command
 from arena.sandboxes.programs.launch import STAGING
 from arena.sandboxes.python_env import PythonEnvironment, current_python
 from arena.sandboxes.running import PROOF_S, START_LIMIT_S, SandboxHandle, await_dying, become_subreaper, handshake
@@ -37,7 +37,6 @@ from arena.sandboxes.watchdog import process_tree
 from arena.sandboxes.workspace_mount import WorkspaceMount
 from arena.system import process
 
-LAUNCH = Path(__file__).with_name("programs") / "launch.py"
 OLDEST = (0, 8)  # first bwrap with --disable-userns
 SETTINGS = {
     "kernel.apparmor_restrict_unprivileged_userns": (
@@ -106,13 +105,13 @@ def start(
             "sources": sources,
             "workspace": mount.fd if mount else None,
         }
-        handed.append(process.readable_fd(marshal.dumps(order)))
+        handed += [process.readable_fd(compiled("launch")), process.readable_fd(marshal.dumps(order))]
         handed.append(process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         for fd in handed:
             stack.callback(os.close, fd)
         try:
             bwrap = process.start(
-                [sys.executable, "-I", "-S", str(LAUNCH), str(handed[-2])],
+                [sys.executable, "-I", "-S", f"/proc/self/fd/{handed[-3]}", str(handed[-2])],
                 stdin=handed[-1],
                 # Its own loader may need the path; nothing else of our environment goes on.
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},

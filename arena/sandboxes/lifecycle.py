@@ -140,13 +140,17 @@ def throw_away_user() -> Iterator[int]:
     killed and no other process reaps what it left. The name's socket takes no connection and no datagram: with an open network a
     sandbox sees it, and could leave descriptors in it.
     """
+    busy: set[int] = set()
     for uid in UIDS:
+        if uid in busy:
+            continue
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as held:
             try:
                 held.bind(f"\0arena/uid/{uid}")
             except OSError:
                 continue
-            if uid not in users_with_processes():
+            busy = users_with_processes()  # now that no other arena can start a sandbox of that user
+            if uid not in busy:
                 yield uid
                 return
     raise SandboxError(
@@ -157,7 +161,11 @@ def throw_away_user() -> Iterator[int]:
 def users_with_processes() -> set[int]:
     """Users that have processes on this machine; dead processes that are not reaped count too."""
     found = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            found.add(entry.stat().st_uid)  # the kernel's own: of this folder, unlike of what it holds, also when undumpable
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdigit():
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    found.add(
+                        entry.stat().st_uid
+                    )  # the kernel's own: of this folder, unlike of what it holds, also when undumpable
     return found

@@ -229,7 +229,7 @@ for name in ("fd", "mem", "environ"):
     try: os.listdir("/proc/1/fd") if name == "fd" else open(f"/proc/1/{name}", "rb").read(1); print(name, "was read")
     except OSError as error: pass
 for what in (os.unlink, lambda path: open(path + "x", "w"), lambda path: os.rename(path, "/tmp/x")):
-    try: what("/run/arena/bridge.py"); print("changed")
+    try: what("/run/arena/bridge.pyc"); print("changed")
     except OSError as error: pass
 link = connect(); link.sendall(b"still here"); link.shutdown(1); print(rest(link))
 """

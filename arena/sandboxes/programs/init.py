@@ -19,14 +19,17 @@ import ctypes
 import os
 import resource
 import select
-import signal
 import struct
 import sys
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
+
     from arena.sandboxes.programs.bridge import Bridges
+else:
+    import _signal as signal  # `signal` imports enum: 6 ms of processor time at every start
 
 HERE = "/run/arena"
 HOME_FILES = f"{HERE}/home"  # files that HOME holds when the command starts
