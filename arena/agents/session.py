@@ -195,7 +195,7 @@ def _listing(folder: Path) -> frozenset[tuple[str, int, int]]:
     try:
         with os.scandir(folder) as entries:
             found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in itertools.islice(entries, LISTED_FILES)]
-    except PermissionError:  # the agent locked its own folder: a change
+    except (PermissionError, FileNotFoundError):  # the agent locked its own folder, or its clean-up failed: a change
         return frozenset()
     # Not the change time: the folder is given to the sandbox's user, and that counts as a change.
     return frozenset((name, status.st_size, status.st_mtime_ns) for name, status in found)

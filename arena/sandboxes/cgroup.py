@@ -28,7 +28,7 @@ NAME = "arena-"
 NAME_PATTERN = NAME + "[0-9a-f]" * 8
 PERIOD_US = 100_000
 TCP_BYTES = 64 * MIB
-"""Of data on its way in the TCP connections of a sandbox."""
+"""Of data on its way in the TCP and UDP sockets of a sandbox: the kernel counts both here."""
 REMOVAL_S = 2.0  # a group stays busy for a moment after its last process has been reaped
 
 

@@ -267,15 +267,32 @@ for _ in range(100):
     except BlockingIOError: pass
 print(sent >> 20)
 """
+FULL_DATAGRAM_SOCKETS = """
+import socket
+sender, held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), []
+for _ in range(1000):
+    held.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    held[-1].bind(("127.0.0.1", 0)); held[-1].setblocking(False)
+    for _ in range(5):
+        try: sender.sendto(bytes(32000), held[-1].getsockname())
+        except OSError: pass
+received = 0
+for each in held:
+    try:
+        while True: received += len(each.recv(65536))
+    except BlockingIOError: pass
+print(received >> 20)
+"""
 
 
 @pytest.mark.skipif(bwrap.missing() is not None, reason=str(bwrap.missing()))
-def test_unread_tcp_data_is_bounded():
-    """The kernel has one pool for the TCP data of the whole machine: 60 connections of one sandbox took a tenth of it."""
+@pytest.mark.parametrize("program", [FULL_SOCKETS, FULL_DATAGRAM_SOCKETS], ids=["tcp", "udp"])
+def test_unread_network_data_is_bounded(program):
+    """The kernel has one pool for it for the whole machine: 60 TCP connections of one sandbox took a tenth of that."""
     parent = cgroup.arena_cgroups().get("memory")
     if parent is None or (parent.version == 1 and not (parent.folder / "memory.kmem.tcp.limit_in_bytes").exists()):
         pytest.skip("no control group counts TCP memory here")
-    with bwrap.run(SandboxSpec("agent", ("python", "-c", FULL_SOCKETS), limits=Limits(memory_bytes=512 * MIB))) as running:
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", program), limits=Limits(memory_bytes=512 * MIB))) as running:
         sent = running.stdout.read()
         assert running.wait(30) == 0, running.stderr.read()
     assert 1 <= int(sent) <= 80
