@@ -11,16 +11,20 @@ from arena import paths
 from arena.agents import session
 from arena.agents.run_spec import RunSpec
 from arena.agents.supervisor import Progress
-from arena.errors import ArenaError
+from arena.errors import ArenaError, SandboxError
 from arena.files import documents
 from arena.results import annotations, baselines, leaderboard, run_folder
 from arena.results.run_folder import RunFolder
 from arena.sandboxes.backends import backend
-from arena.schema import Annotation, Score, Session, SubmissionRecord
-from arena.submission import NoSubmission, Submission, collect
+from arena.sandboxes.running import await_dying, forget_dying
+from arena.schema import Annotation, Score, SubmissionRecord
+from arena.submission import Submission
 from arena.system.provenance import origin, processor
 
 Report = Callable[[Progress], None]
+DYING_S = 1800.0
+"""How long a score waits for the end of the agent's sandbox. The kernel frees page tables when their process dies; the sandbox's
+memory bounds them."""
 
 
 def run_cell(spec: RunSpec, report: Report = lambda progress: None) -> Annotation:
@@ -34,8 +38,9 @@ def run_cell(spec: RunSpec, report: Report = lambda progress: None) -> Annotatio
     cell = spec.cell()
     with run_folder.create(cell, manifest=_manifest(spec), root=paths.workspaces()) as folder:
         try:
-            played = _play(spec, folder, device_node, report)
-            submission, reason = _collect(folder)
+            played, submission, reason = _play(spec, folder, device_node, report)
+            folder.event("collected", sha256=submission.sha256 if submission else None, reason=reason)
+            await_end(folder, report)
             score = _score(spec, cell.problem_digest, submission, reason, folder, report)
         except ArenaError as error:
             folder.event("failed", message=str(error))
@@ -63,7 +68,7 @@ def render() -> None:
         leaderboard.write(paths.leaderboard(), annotations.read_all(paths.annotations()), baselines.read_all(paths.baselines()))
 
 
-def _play(spec: RunSpec, folder: RunFolder, device_node: int | None, report: Report) -> Session:
+def _play(spec: RunSpec, folder: RunFolder, device_node: int | None, report: Report) -> session.Played:
     """The session, in a workspace filled for it."""
     profile = spec.hardware.profile
     prompt = run_folder.fill_workspace(
@@ -79,15 +84,22 @@ def _play(spec: RunSpec, folder: RunFolder, device_node: int | None, report: Rep
     return session.play(spec, folder, prompt, device_node=device_node, report=report)
 
 
-def _collect(folder: RunFolder) -> tuple[Submission | None, str]:
-    """The session's submission, frozen; or None and why there is none."""
+def await_end(folder: RunFolder, report: Report, limit_s: float = DYING_S) -> None:
+    """Wait until a sandbox that was killed is empty: nothing is to be measured beside it.
+
+    One that hangs in the kernel is left behind after the limit, and the score is taken beside it, which can only lower it: an
+    agent that could make its run uncounted in this way would.
+    """
     try:
-        submission: Submission | None = collect(folder.work)
-        reason = ""
-    except NoSubmission as none:
-        submission, reason = None, none.reason
-    folder.event("collected", sha256=submission.sha256 if submission else None, reason=reason)
-    return submission, reason
+        await_dying(0.0)
+        return
+    except SandboxError:
+        report(Progress("dying", "the agent's sandbox was killed and is not empty yet"))
+    try:
+        await_dying(limit_s)
+    except SandboxError as error:
+        folder.event("left_dying", message=str(error))
+        forget_dying()
 
 
 def _score(spec: RunSpec, digest: str, submission: Submission | None, reason: str, folder: RunFolder, report: Report) -> Score:

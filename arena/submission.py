@@ -35,6 +35,10 @@ class NoSubmission(Exception):  # noqa: N818  an outcome that a score records, n
         self.reason = reason
 
 
+class Torn(NoSubmission):
+    """The file changed while it was read: a moment later it may be whole."""
+
+
 @dataclass(frozen=True)
 class Submission:
     """The bytes of a solution: UTF-8 without a byte order mark, and without characters that a reader cannot see."""
@@ -120,9 +124,9 @@ def _read(name: str, descriptor: int, cap_bytes: int) -> bytes:
     except OSError as error:
         raise NoSubmission(f"{name} cannot be read: {error.strerror}") from None
     if len(data) > cap_bytes:
-        raise NoSubmission(f"{name} is too large: it grew past {cap_bytes} bytes while it was read")
+        raise Torn(f"{name} is too large: it grew past {cap_bytes} bytes while it was read")
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or len(data) != after.st_size:
-        raise NoSubmission(f"{name} changed while it was read")
+        raise Torn(f"{name} changed while it was read")
     return data
 
 

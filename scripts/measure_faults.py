@@ -103,7 +103,7 @@ launch = replace(resolve_launch(selected, paths.harnesses()), limits=limits)
 spec = RunSpec(selected, launch, catalog.problem("canary", paths.canary().parent), catalog.hardware("cpu"), 0,
                TimeLimits(budget_s, float(sys.argv[4])), "bwrap", backend(), Network(), None)
 with run_folder.create(cell, manifest={}, root=root) as run:
-    played = session.play(spec, run, "")
+    played = session.play(spec, run, "").session
 print(played.model_dump_json())
 """
 

@@ -64,4 +64,4 @@ def spec_of(
 
 def play(selected: SelectedModel, run: RunFolder, prompt: str = "Write a kernel.\n", report=lambda _: None, **given) -> Session:
     """The session of a fake agent; `given` goes to `spec_of`."""
-    return session.play(spec_of(selected, **given), run, prompt, report=report)
+    return session.play(spec_of(selected, **given), run, prompt, report=report).session

@@ -20,7 +20,7 @@ class TimeLimits:
     budget_s: float
     """The agent's wall clock."""
     grace_s: float = 10.0
-    """From SIGTERM at the budget's end to SIGKILL."""
+    """From SIGTERM at the budget's end to SIGKILL. The submission was taken before."""
     linger_s: float = 20.0
     """From the agent's report that it is done to SIGKILL."""
     silence_s: float | None = None

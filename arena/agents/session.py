@@ -6,11 +6,11 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from arena.agents.run_spec import RunSpec
 from arena.agents.snapshots import Snapshots
@@ -18,12 +18,14 @@ from arena.agents.status import Observed, decide
 from arena.agents.supervisor import Progress, SessionEnd, supervise
 from arena.agents.trajectory import Trajectory
 from arena.agents.transcript import Transcript
+from arena.errors import SandboxError
 from arena.files.text import plain
 from arena.gateway.config import ModelAccess
 from arena.gateway.network import Network, connected
 from arena.results.run_folder import RunFolder
 from arena.sandboxes import RunningSandbox
 from arena.schema import Harness, Session
+from arena.submission import Submission
 from arena.system import tempdirs
 
 if TYPE_CHECKING:
@@ -37,6 +39,14 @@ LISTED_FILES = 10_000
 """Names compared at the top of the workspace to see whether anything changed; an agent may make millions."""
 
 
+class Played(NamedTuple):
+    """A session, and the submission that it left; without one, why there is none."""
+
+    session: Session
+    submission: Submission | None
+    reason: str
+
+
 def play(
     spec: RunSpec,
     run: RunFolder,
@@ -44,8 +54,12 @@ def play(
     *,
     device_node: int | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
-) -> Session:
-    """Run the agent in the run's workspace for its budget. When this returns, the sandbox is proven empty.
+) -> Played:
+    """Run the agent in the run's workspace for its budget, and take its solution.py as it is when the session ends.
+
+    When this returns, the sandbox is proven empty. A clean-up that failed is a note in the session's message: an agent can make
+    its sandbox die slowly, and that must not take its run from the record. Then processes of it may still be dying
+    (`await_dying`), and the workspace may lack what the agent wrote.
 
     Args:
         spec: the plan of the run.
@@ -62,24 +76,33 @@ def play(
         run.event("session_started", command=shown, env=sorted(sandbox.env), budget_s=spec.times.budget_s)
         env = {**sandbox.env, **connection.env}
         sandbox = replace(sandbox, network=connection.network, bridges=connection.bridges, env=env)
-        with (
-            spec.sandbox.run(sandbox) as running,
-            Snapshots(running.workspace or run.work, run.snapshots, run.event) as snapshots,
-        ):
-            start_s = time.monotonic()
-            trajectory = Trajectory(run.trajectory, spec.launch.read_events)
-            transcript = Transcript(running.stdout, running.stderr, run.agent, trajectory)
-            try:
-                end = supervise(running, transcript, spec.times, gateway, report, start_s)
-            finally:
-                # Also when the user interrupts: no process lives on, and the readers reach the end of their pipes.
-                if gateway:
-                    gateway.leaving()
-                running.kill()
-                empty_s = time.monotonic() - start_s
-                transcript.close()
-            if gateway and end.cause != "budget":
-                gateway.settle()
+        end, cleanup = None, ""
+        try:
+            with (
+                spec.sandbox.run(sandbox) as running,
+                Snapshots(running.workspace or run.work, run.snapshots, run.event) as snapshots,
+            ):
+                start_s = time.monotonic()
+                trajectory = Trajectory(run.trajectory, spec.launch.read_events)
+                transcript = Transcript(running.stdout, running.stderr, run.agent, trajectory)
+                try:
+                    end = supervise(running, transcript, spec.times, gateway, report, start_s, snapshots.take)
+                    taken = snapshots.take()
+                finally:
+                    # Also when the user interrupts: no process lives on, and the readers reach the end of their pipes.
+                    if gateway:
+                        gateway.leaving()
+                    try:
+                        _end(running, transcript)
+                    finally:
+                        empty_s = time.monotonic() - start_s
+        except SandboxError as error:
+            if end is None:
+                raise
+            cleanup = str(error)
+            run.event("clean_up_failed", message=cleanup)
+        if gateway and end.cause != "budget":
+            gateway.settle()
     observed = _observed(end, transcript, harness, gateway, changed=_listing(run.work) != before)
     status, message = decide(observed)
     if running.lost.count:
@@ -88,7 +111,7 @@ def play(
         run.event("network_trouble", troubles=troubles)
     session = Session(
         agent_status=status,
-        message=plain("; ".join([message, *_notes(running, trajectory), *troubles]), MESSAGE_CHARACTERS),
+        message=plain("; ".join([message, *_notes(running, trajectory, cleanup), *troubles]), MESSAGE_CHARACTERS),
         exit_code=end.exit_code,
         started_at=started_at,
         elapsed_s=round(end.elapsed_s, 3),
@@ -105,7 +128,19 @@ def play(
     )
     run.event("session_ended", **session.model_dump(mode="json"))
     report(Progress("ended", plain(f"{status}: {message}"), end.elapsed_s, spec.times.budget_s))
-    return session
+    submission, reason = (taken, "") if isinstance(taken, Submission) else (None, taken.reason)
+    return Played(session, submission, reason)
+
+
+def _end(running: RunningSandbox, transcript: Transcript) -> None:
+    """Kill the sandbox and read its output to the end. SandboxError when one of them takes too long."""
+    try:
+        running.kill()
+    except SandboxError:  # its processes hold the pipes as long as they die, and write no more
+        with suppress(SandboxError):
+            transcript.close(0.0)
+        raise
+    transcript.close()
 
 
 @contextmanager
@@ -146,9 +181,10 @@ def _observed(end: SessionEnd, transcript: Transcript, harness: Harness, gateway
     )
 
 
-def _notes(running: RunningSandbox, trajectory: Trajectory) -> list[str]:
-    """Remarks on a sandbox that has ended, besides the status."""
-    notes = [f"the sandbox reports: {limit}" for limit in running.exceeded]
+def _notes(running: RunningSandbox, trajectory: Trajectory, cleanup: str) -> list[str]:
+    """Remarks on a sandbox that has ended, besides the status; `cleanup` is what went wrong with its end."""
+    notes = [f"the clean-up failed: {cleanup}"] if cleanup else []
+    notes += [f"the sandbox reports: {limit}" for limit in running.exceeded]
     if lost := running.lost.count:
         notes.append(f"{lost} of the workspace's files could not be kept, among them {plain(running.lost.first[0])}")
     if trajectory.misread:
@@ -161,7 +197,7 @@ def _listing(folder: Path) -> frozenset[tuple[str, int, int]]:
     try:
         with os.scandir(folder) as entries:
             found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in itertools.islice(entries, LISTED_FILES)]
-    except PermissionError:  # the agent locked its own folder: a change
+    except (PermissionError, FileNotFoundError):  # the agent locked its own folder, or its clean-up failed: a change
         return frozenset()
     # Not the change time: the folder is given to the sandbox's user, and that counts as a change.
     return frozenset((name, status.st_size, status.st_mtime_ns) for name, status in found)

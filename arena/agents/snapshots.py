@@ -1,4 +1,4 @@
-"""Keep every state of solution.py in an agent's workspace, with its time. Safe while the agent writes."""
+"""Keep every state of solution.py in an agent's workspace, with its time, and take the last one. Safe while the agent writes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from arena.errors import ArenaError
-from arena.submission import NoSubmission, Submission, collect
+from arena.submission import NoSubmission, Submission, Torn, collect
 
 PERIOD_S = 1.0
+TORN_S = 0.02
+"""Between two tries to take a file that changed while it was read."""
+TORN_TRIES = 25
 MAX_COUNT = 500
 MAX_BYTES = 64 << 20
 
@@ -47,6 +50,7 @@ class Snapshots:
         self._full = False
         self._fault: OSError | None = None
         self._start_s = time.monotonic()
+        self._taken: Submission | NoSubmission | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="snapshots")
 
@@ -55,13 +59,31 @@ class Snapshots:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stop.set()
-        self._thread.join()
-        # The clock of file times is coarse: a change just after the last check may have the same times.
-        self._signature = ()
-        self._check()
+        self.take()
         if self._fault and error is None:
             raise ArenaError(f"{self._folder}: snapshots cannot be kept: {self._fault.strerror}")
+
+    def take(self) -> Submission | NoSubmission:
+        """Take the file as it is now, keep it, and watch no more; return the same at each later call."""
+        if self._taken is None:
+            self._stop.set()
+            self._thread.join()
+            self._taken = self._collect()
+            if isinstance(self._taken, Submission):
+                self._add(self._taken, time.monotonic() - self._start_s)
+        return self._taken
+
+    def _collect(self) -> Submission | NoSubmission:
+        """The file, or why there is none. One that is being written is read again: half of it would be a worse state than any."""
+        for _ in range(TORN_TRIES):
+            try:
+                return collect(self._work)
+            except Torn as torn:
+                found: NoSubmission = torn
+            except NoSubmission as none:
+                return none
+            time.sleep(TORN_S)
+        return found
 
     def _watch(self) -> None:
         while not self._stop.wait(self._period_s):
@@ -83,7 +105,11 @@ class Snapshots:
         except NoSubmission:
             return
         self._signature = signature
-        if taken.sha256 != self._last:
+        self._add(taken, at_s)
+
+    def _add(self, taken: Submission, at_s: float) -> None:
+        """Keep a state that differs from the last one."""
+        if not self._full and taken.sha256 != self._last:
             self._last = taken.sha256
             try:
                 self._keep(taken, at_s)

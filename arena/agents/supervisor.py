@@ -73,8 +73,12 @@ def supervise(
     traffic: Traffic | None,
     report: Callable[[Progress], None],
     start_s: float,
+    take: Callable[[], object],
 ) -> SessionEnd:
-    """Wait until the session ends, by the monotonic clock, which the agent cannot set. The session began at `start_s`."""
+    """Wait until the session ends, by the monotonic clock, which the agent cannot set. The session began at `start_s`.
+
+    `take` takes the submission: called before the agent is asked to end, so that its grace is no working time.
+    """
     while True:
         # One more budget at most: an agent can make its provider fail, by too many requests for one.
         backoff_s = min(traffic.backoff_s, times.budget_s) if traffic and times.without_backoff else 0.0
@@ -96,6 +100,7 @@ def supervise(
             report(Progress("stopping", transcript.last, elapsed_s, times.budget_s))
             if traffic:
                 traffic.leaving()
+            take()
             running.terminate()
             code = running.wait(times.grace_s if cause == "budget" else min(times.grace_s, STOP_GRACE_S))
             return SessionEnd(code, cause, time.monotonic() - start_s, granted_s)

@@ -45,6 +45,8 @@ class Transcript:
         self._line: bytes | None = b""  # the line that has not ended yet; None when it cannot be an event
         self._tail = b""
         self._fault: OSError | None = None
+        self._closed = False
+        self._lock = threading.Lock()
         self._threads = [
             self._reader(stdout, folder / "stdout.jsonl", kept_bytes, self._split),
             self._reader(stderr, folder / "stderr.log", kept_bytes, self._keep_tail),
@@ -62,24 +64,31 @@ class Transcript:
         """The last line of standard error, for a message."""
         return plain(self._tail.strip().rpartition(b"\n")[2].decode(errors="replace"))
 
-    def close(self) -> None:
-        """Wait until both streams have ended, as they must once the sandbox is empty."""
+    def close(self, wait_s: float = 30.0) -> None:
+        """Wait until both streams have ended, as they must once the sandbox is empty.
+
+        SandboxError when they do not; then they are read no more, and what came is kept.
+        """
+        end_s = time.monotonic() + wait_s
         for thread in self._threads:
-            thread.join(30)
-            if thread.is_alive():
-                raise SandboxError(f"the sandbox is empty, but its {thread.name} is still open")
-        self._end_line()
-        self.trajectory.close()
+            thread.join(max(0.0, end_s - time.monotonic()))
+        with self._lock:
+            self._closed = True
+            self._end_line()
+            self.trajectory.close()
         if self._fault:
             raise ArenaError(f"the agent's output cannot be kept: {self._fault.strerror}")
+        if late := [thread.name for thread in self._threads if thread.is_alive()]:
+            raise SandboxError(f"the output of the sandbox did not end within {wait_s:.4g} s of its end: {', '.join(late)}")
 
     def _reader(self, stream: BinaryIO, path: Path, kept_bytes: int, feed: Callable[[bytes], None]) -> threading.Thread:
         file = path.open("wb", buffering=0)
+        source = os.dup(stream.fileno())  # a copy: the sandbox closes its own when it ends
 
         def read() -> None:
             left = kept_bytes
-            with file:
-                while piece := os.read(stream.fileno(), 1 << 18):
+            with file, open(source, "rb", buffering=0):
+                while (piece := os.read(source, 1 << 18)) and not self._closed:
                     self.heard_s = time.monotonic()
                     if left > 0:
                         try:
@@ -89,10 +98,12 @@ class Transcript:
                         except OSError as fault:  # the disk is full: read on, and raise at the end
                             self._fault, left = fault, 0
                         left -= len(piece)
-                    feed(piece)
+                    with self._lock:
+                        if not self._closed:
+                            feed(piece)
                     time.sleep(PAUSE_S)
 
-        return threading.Thread(target=read, name=path.stem)
+        return threading.Thread(target=read, name=path.name, daemon=True)
 
     def _keep_tail(self, piece: bytes) -> None:
         self._tail = (self._tail + piece)[-TAIL_BYTES:]

@@ -7,7 +7,9 @@ Exit codes: 0 success, whatever the verdict; 1 the judge or the machine failed, 
 from __future__ import annotations
 
 import errno
+import signal
 import sys
+from types import FrameType
 
 import rich_click as click
 
@@ -64,6 +66,14 @@ for command in (
 
 def main() -> None:
     """Run the command line and exit."""
+    interrupts: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
     try:
         code = cli.main(standalone_mode=False, prog_name="arena")
     except ArenaError as error:
@@ -75,14 +85,21 @@ def main() -> None:
         if error.errno not in FULL_DISK and not (error.errno in NO_ACCESS and error.filename):
             raise
         code = _report(safe(f"{error.filename or 'cannot write'}: {error.strerror}"))
-    except ModuleNotFoundError as error:
-        if (name := (error.name or "").partition(".")[0]) not in JUDGE_PACKAGES:
+    except ImportError as error:
+        if interrupts:  # numpy, imported by torch, reports an interrupt as a module that cannot be imported
+            code = _report_interrupt()
+        elif not isinstance(error, ModuleNotFoundError) or (name := (error.name or "").partition(".")[0]) not in JUDGE_PACKAGES:
             raise
-        code = _report(f"the judge needs the package {name}, which is not installed: {JUDGE_PACKAGES[name]}")
+        else:
+            code = _report(f"the judge needs the package {name}, which is not installed: {JUDGE_PACKAGES[name]}")
     except (KeyboardInterrupt, click.Abort):
-        people.print("arena: interrupted; `arena list runs` shows what was left", soft_wrap=True)
-        code = 130
+        code = _report_interrupt()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _report_interrupt() -> int:
+    people.print("arena: interrupted; `arena list runs` shows what was left", soft_wrap=True)
+    return 130
 
 
 def _report(markup: str) -> int:

@@ -127,7 +127,7 @@ def _agent(spec: RunSpec, report: Callable[[Progress], None]) -> Check:
     )
     with tempdirs.folder() as root, run_folder.create(cell, manifest={}, root=root) as run:
         (run.work / "check.py").write_bytes(CHECK)
-        played = session.play(spec, run, TASK, report=report)
+        played = session.play(spec, run, TASK, report=report).session
         solution = run.work / "solution.py"
         wrote = solution.is_file() and not solution.is_symlink() and solution.read_bytes().strip() == b"x = 1"
         ran = any(

@@ -18,7 +18,7 @@ from pathlib import Path
 from arena.errors import SandboxError
 from arena.paths import secrets as arena_secrets
 from arena.sandboxes import RunningSandbox, SandboxSpec, cgroup, selftest
-from arena.sandboxes.host import survey
+from arena.sandboxes.host import opened_sockets, survey
 from arena.sandboxes.lifecycle import (
     bounded_workspace,
     counts_by_namespace,
@@ -29,7 +29,7 @@ from arena.sandboxes.lifecycle import (
     throw_away_user,
     validated,
 )
-from arena.sandboxes.profile import Argument, bwrap_arguments, init_command
+from arena.sandboxes.profile import Argument, bwrap_arguments, compiled, init_command
 from arena.sandboxes.programs.launch import STAGING
 from arena.sandboxes.python_env import PythonEnvironment, current_python
 from arena.sandboxes.running import PROOF_S, START_LIMIT_S, SandboxHandle, await_dying, become_subreaper, handshake
@@ -37,7 +37,6 @@ from arena.sandboxes.watchdog import process_tree
 from arena.sandboxes.workspace_mount import WorkspaceMount
 from arena.system import process
 
-LAUNCH = Path(__file__).with_name("programs") / "launch.py"
 OLDEST = (0, 8)  # first bwrap with --disable-userns
 SETTINGS = {
     "kernel.apparmor_restrict_unprivileged_userns": (
@@ -91,12 +90,13 @@ def start(
     with ExitStack() as stack:
         options, sources, handed = _render(arguments, staged=uid is not None)
         handed.append(process.readable_fd(b"".join(os.fsencode(option) + b"\0" for option in options)))
+        sockets = stack.enter_context(opened_sockets(spec.bridges))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         stack.callback(theirs.close)
         order = {
             "bwrap": bwrap_path,
-            "argv": ["bwrap", "--args", str(handed[-1]), "--", *init_command(spec, python, theirs.fileno())],
+            "argv": ["bwrap", "--args", str(handed[-1]), "--", *init_command(spec, python, theirs.fileno(), sockets)],
             "env": {"PATH": "/usr/bin:/bin"},  # nothing of arena's: bwrap's environment shows inside until init.py runs
             "groups": group.procs_files,
             "limits": rlimits(spec, uid),
@@ -105,17 +105,17 @@ def start(
             "sources": sources,
             "workspace": mount.fd if mount else None,
         }
-        handed.append(process.readable_fd(marshal.dumps(order)))
+        handed += [process.readable_fd(compiled("launch")), process.readable_fd(marshal.dumps(order))]
         handed.append(process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         for fd in handed:
             stack.callback(os.close, fd)
         try:
             bwrap = process.start(
-                [sys.executable, "-I", "-S", str(LAUNCH), str(handed[-2])],
+                [sys.executable, "-I", "-S", f"/proc/self/fd/{handed[-3]}", str(handed[-2])],
                 stdin=handed[-1],
                 # Its own loader may need the path; nothing else of our environment goes on.
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                pass_fds=(*handed[:-1], theirs.fileno(), *spec.pass_fds, *((mount.fd,) if mount else ())),
+                pass_fds=(*handed[:-1], theirs.fileno(), *sockets.values(), *spec.pass_fds, *((mount.fd,) if mount else ())),
             )
         except OSError as error:
             ours.close()

@@ -27,6 +27,8 @@ LIMIT_NAMES = {"memory": "memory", "pids": "processes", "cpu": "cpu"}  # names i
 NAME = "arena-"
 NAME_PATTERN = NAME + "[0-9a-f]" * 8
 PERIOD_US = 100_000
+TCP_BYTES = 64 * MIB
+"""Of data on its way in the TCP and UDP sockets of a sandbox: the kernel counts both here."""
 REMOVAL_S = 2.0  # a group stays busy for a moment after its last process has been reaped
 
 
@@ -57,6 +59,8 @@ def settings(version: int, limits: Limits, fair: bool = False) -> dict[str, list
             1: [
                 Setting("memory.limit_in_bytes", str(memory), description=f"{memory // MIB} MiB"),
                 Setting("memory.memsw.limit_in_bytes", str(memory), needed=False),
+                # Version 2 counts it as memory. The kernel has one pool for the machine: 60 connections took a tenth of it.
+                Setting("memory.kmem.tcp.limit_in_bytes", str(min(memory, TCP_BYTES)), needed=False),
             ],
             2: [
                 Setting("memory.max", str(memory), description=f"{memory // MIB} MiB"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,16 +69,25 @@ def survey(secrets: tuple[Path, ...]) -> Host:
     )
 
 
-def check_sockets(sockets: Iterable[Path]) -> None:
-    """SandboxError when one of these unix sockets is missing or a sandbox could not connect to it."""
-    for path in sockets:
-        try:
-            mode = path.stat().st_mode
-        except OSError as error:
-            raise SandboxError(f"{path}: a bridge should lead to this socket: {error.strerror}") from None
-        if not stat.S_ISSOCK(mode):
-            raise SandboxError(f"{path}: a bridge should lead to this file, but it is not a socket")
-        if os.geteuid() == 0 and not mode & stat.S_IWOTH:
-            raise SandboxError(
-                f"{path}: the sandbox's user may not connect to it; make it mode 0666, in a folder that no other user may enter"
-            )
+@contextmanager
+def opened_sockets(bridges: Mapping[int, Path]) -> Iterator[dict[int, int]]:
+    """Port -> descriptor (O_PATH) of the unix socket, by which process 1 can connect where no path of the sandbox leads.
+
+    SandboxError when a socket is missing or a sandbox could not connect to it.
+    """
+    with ExitStack() as stack:
+        opened = {}
+        for port, path in sorted(bridges.items()):
+            try:
+                opened[port] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            except OSError as error:
+                raise SandboxError(f"{path}: a bridge should lead to this socket: {error.strerror}") from None
+            stack.callback(os.close, opened[port])
+            mode = os.fstat(opened[port]).st_mode
+            if not stat.S_ISSOCK(mode):
+                raise SandboxError(f"{path}: a bridge should lead to this file, but it is not a socket")
+            if os.geteuid() == 0 and not mode & stat.S_IWOTH:
+                raise SandboxError(
+                    f"{path}: the sandbox's user may not connect to it; make it mode 0666, in a folder closed to every other user"
+                )
+        yield opened

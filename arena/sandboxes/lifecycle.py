@@ -13,7 +13,6 @@ from pathlib import Path
 
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, SandboxSpec, cgroup, workspace_mount
-from arena.sandboxes.host import check_sockets
 from arena.sandboxes.running import SandboxHandle
 from arena.sandboxes.watchdog import Watchdog, check_memory
 from arena.sandboxes.workspace_mount import WorkspaceMount
@@ -25,8 +24,7 @@ LimitCheck = Callable[[SandboxHandle], str]  # returns why the sandbox is to be 
 
 
 def validated(spec: SandboxSpec) -> SandboxSpec:
-    """The spec with its workspace's real path. SandboxError when that folder or a bridge's socket is missing."""
-    check_sockets(spec.bridges.values())
+    """The spec with its workspace's real path. SandboxError when that folder is missing."""
     if spec.workspace is None:
         return spec
     if not spec.workspace.is_dir():
@@ -139,15 +137,20 @@ def throw_away_user() -> Iterator[int]:
     """A user id that no other sandbox of this machine has now. The kernel frees its name with the process that holds it.
 
     A user with a process of an earlier sandbox is left out: it would count for the new one. Such a process stays when arena was
-    killed and no other process reaps what it left.
+    killed and no other process reaps what it left. The name's socket takes no connection and no datagram: with an open network a
+    sandbox sees it, and could leave descriptors in it.
     """
+    busy: set[int] = set()
     for uid in UIDS:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+        if uid in busy:
+            continue
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as held:
             try:
                 held.bind(f"\0arena/uid/{uid}")
             except OSError:
                 continue
-            if uid not in users_with_processes():
+            busy = users_with_processes()  # now that no other arena can start a sandbox of that user
+            if uid not in busy:
                 yield uid
                 return
     raise SandboxError(
@@ -158,7 +161,11 @@ def throw_away_user() -> Iterator[int]:
 def users_with_processes() -> set[int]:
     """Users that have processes on this machine; dead processes that are not reaped count too."""
     found = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            found.add(entry.stat().st_uid)  # the kernel's own: of this folder, unlike of what it holds, also when undumpable
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdigit():
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    found.add(
+                        entry.stat().st_uid
+                    )  # the kernel's own: of this folder, unlike of what it holds, also when undumpable
     return found

@@ -6,6 +6,10 @@ start of bwrap may replace by another name.
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+import marshal
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,14 +17,14 @@ from pathlib import Path
 from arena.errors import SandboxError
 from arena.sandboxes import SandboxSpec
 from arena.sandboxes.host import PATH, PROFILER, Host
-from arena.sandboxes.programs.init import BRIDGES, HOME_FILES
+from arena.sandboxes.programs.init import HOME_FILES
 from arena.sandboxes.python_env import PythonEnvironment
 from arena.sandboxes.seccomp import compile_filter
 
 Argument = str | bytes | Path
 
 PROGRAMS = Path(__file__).with_name("programs")
-INIT_INSIDE = "/run/arena/init.py"
+INIT_INSIDE = "/run/arena/init.pyc"
 
 NAMESPACES = (
     "--unshare-user",  # explicit: `--unshare-all` only tries, and goes on without one
@@ -78,14 +82,25 @@ def bwrap_arguments(spec: SandboxSpec, python: PythonEnvironment, host: Host) ->
     return arguments
 
 
+@functools.cache
+def compiled(program: str) -> bytes:
+    """One of the programs as byte code. To compile it at each start would take 3 to 4 ms of processor time."""
+    source = PROGRAMS / f"{program}.py"
+    code = compile(source.read_bytes(), source.name, "exec", dont_inherit=True)
+    return importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
+
+
 def shown_paths(arguments: tuple[Argument, ...]) -> tuple[Path, ...]:
     """The host's files and folders that a sandbox with these arguments shows."""
     return tuple(path for option, path in pairwise(arguments) if option in ("--ro-bind", "--bind") and isinstance(path, Path))
 
 
-def init_command(spec: SandboxSpec, python: PythonEnvironment, control: int) -> list[str]:
-    """Argument list of process 1. With `-I -S` Python reads no file that the sandbox could have planted."""
-    return [python.interpreter, "-I", "-S", INIT_INSIDE, str(control), ",".join(map(str, spec.pass_fds)), *spec.command]
+def init_command(spec: SandboxSpec, python: PythonEnvironment, control: int, sockets: Mapping[int, int]) -> list[str]:
+    """Argument list of process 1; `sockets` are the bridges, port -> descriptor. With `-I -S` Python reads no file that the
+    sandbox could have planted."""
+    bridges = ",".join(f"{port}={fd}" for port, fd in sockets.items())
+    kept = ",".join(map(str, spec.pass_fds))
+    return [python.interpreter, "-I", "-S", INIT_INSIDE, str(control), kept, bridges, *spec.command]
 
 
 def environment(spec: SandboxSpec, python: PythonEnvironment, host: Host) -> dict[str, str]:
@@ -162,7 +177,7 @@ def _work(spec: SandboxSpec, host: Host) -> list[Argument]:
     if spec.workspace is not None:
         # It lies in a secret folder, that of all runs. Only the workspace may.
         arguments += ["--bind", spec.workspace, "/workspace", *_covers(spec.workspace, "/workspace", host, ())]
-    arguments += _file(INIT_INSIDE, (PROGRAMS / "init.py").read_bytes())
+    arguments += _file(INIT_INSIDE, compiled("init"))
     for path, folder in spec.binds.items():
         arguments += _bind(folder, _absolute(path), host)
     for path, data in spec.files.items():
@@ -191,18 +206,11 @@ def _network(spec: SandboxSpec, host: Host) -> list[Argument]:
 
 
 def _bridges(spec: SandboxSpec) -> list[Argument]:
-    """The sockets to which process 1 connects its ports. The sockets' own permissions decide which users may connect.
-
-    The command can connect to them without the port, which gives it nothing more.
-    """
-    if not spec.bridges:
-        return []
-    arguments = _file("/run/arena/bridge.py", (PROGRAMS / "bridge.py").read_bytes())  # beside init.py, which imports it
-    for port, socket in sorted(spec.bridges.items()):
+    """The program of the bridges, beside init.py, which imports it. The sockets reach process 1 as descriptors: none is shown."""
+    for port in spec.bridges:
         if not 1024 <= port < 1 << 16:
             raise SandboxError(f"a bridge on port {port}: process 1 is not root and listens on ports from 1024 to 65535 only")
-        arguments += ["--ro-bind", socket, f"{BRIDGES}/{port}"]
-    return arguments
+    return _file("/run/arena/bridge.pyc", compiled("bridge")) if spec.bridges else []
 
 
 def _file(path: str, data: bytes, mode: str = "0444") -> list[Argument]:

@@ -51,6 +51,8 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
+    # One number of contexts for the whole machine (fs.aio-max-nr). The other calls of this interface need one of these.
+    "io_setup": (206, 0),
     "fanotify_init": (300, 262),
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),

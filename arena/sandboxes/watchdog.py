@@ -15,6 +15,8 @@ from arena.sandboxes import MIB
 CHECK_EVERY_S = 0.25
 IN_MEMORY = ("tmp", "home/agent", "dev/shm")
 """File systems that every sandbox has in memory of its own. A workspace in memory has its own bound."""
+FILE_BYTES = 1024
+"""What the kernel keeps of a file in memory besides its content: an inode and a name."""
 PAUSE_FACTOR = 9  # a slow check is followed by a pause so many times longer: the watchdog costs a tenth of a processor at most
 
 
@@ -88,11 +90,12 @@ def _own_pages(pid: int) -> int:
 
 
 def _file_bytes(inside: set[int]) -> int:
-    """Size of the sandbox's files that lie in its memory, deleted ones that are still open among them."""
+    """Memory of the files in the sandbox's own file systems, deleted ones that are still open and empty ones among them."""
     for member in inside:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
             found = [os.statvfs(f"/proc/{member}/root/{place}") for place in IN_MEMORY]
-            return sum((each.f_blocks - each.f_bfree) * each.f_frsize for each in found)
+            content = sum((each.f_blocks - each.f_bfree) * each.f_frsize for each in found)
+            return content + FILE_BYTES * sum(each.f_files - each.f_ffree for each in found)
     return 0
 
 

@@ -45,6 +45,7 @@ class WorkspaceMount:
     folder: Path  # the folder that it was filled from, and is copied back to
     fd: int  # descriptor of the mount
     limits: Limits
+    uid: int  # the sandbox's user
 
     @property
     def path(self) -> Path:
@@ -52,7 +53,11 @@ class WorkspaceMount:
         return Path(f"/proc/self/fd/{self.fd}/{NAME}")
 
     def copy_back(self) -> LostFiles:
-        """Replace the folder's content with the workspace's; return what was left out. The sandbox must be proven empty."""
+        """Replace the folder's content with the workspace's; return what was left out. The sandbox must be proven empty.
+
+        All of it stays the sandbox's user's. Git runs the programs that `.git/config` names (core.fsmonitor) for any person who
+        asks for a status, but only in a repository of that person.
+        """
         mode = stat.S_IMODE(self.folder.stat().st_mode)
         # It is removed as it is, and Python does not walk it: another sandbox may have left its tree in it before.
         done = process.run(["rm", "-rf", "--one-file-system", "--", str(self.folder)], limit_s=120)
@@ -64,6 +69,7 @@ class WorkspaceMount:
         return copy_tree.copy(
             self.path,
             self.folder,
+            owner=self.uid,
             cap_bytes=min(cap_bytes, self.limits.workspace_bytes or cap_bytes),
             small_bytes=SUBMISSION_BYTES,
             reserve_bytes=min(free_bytes, RESERVE_BYTES) // 2,
@@ -84,7 +90,7 @@ def workspace_in_memory(folder: Path, limits: Limits, uid: int) -> Iterator[Work
         )
     mount = detached_tmpfs(limits)
     try:
-        held = WorkspaceMount(folder, mount, limits)
+        held = WorkspaceMount(folder, mount, limits, uid)
         held.path.mkdir(mode=0o700)
         lost = copy_tree.copy(folder, held.path, owner=uid, cap_bytes=limits.workspace_bytes or 1 << 62)
         if lost.count:

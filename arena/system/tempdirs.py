@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,19 +16,22 @@ from arena.system import process
 
 PREFIX = "arena-"
 MARKED = re.compile(rf"{PREFIX}(\d+-\d+-\d+)-\w+")
-REMOVE_S = 120
+REMOVE_S = 1800
+SWEEP_S, END_S = 1.0, 10.0
+"""How long arena waits for the removal of a folder, at the start of another one and at the end of its own block. It takes
+milliseconds, but an agent can make a tree that takes minutes."""
 
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A new folder that no other user may enter. The folders of killed arenas are removed first."""
+    """A new folder that no other user may enter. The folders of killed arenas are removed first, as far as that is quick."""
     for left in abandoned():
-        _remove(left)
+        _remove(left, SWEEP_S)
     made = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{owner()}-"))
     try:
         yield made
     finally:
-        _remove(made)
+        _remove(made, END_S)
 
 
 def abandoned() -> Iterator[Path]:
@@ -58,12 +62,27 @@ def alive(name: str) -> bool:
         return False
 
 
-def _remove(path: Path) -> None:
-    """Remove the folder. A part that cannot be removed, such as a mount below it, stays for the next sweep.
+_removals: dict[Path, threading.Thread] = {}
+"""Removals under way in this process."""
 
-    By `rm`: Python's own removal fails on trees as deep as an agent can make them, and would go on into mounts.
+
+def _remove(path: Path, wait_s: float) -> None:
+    """Remove the folder, and wait for that at most so long: a thread goes on with it.
+
+    When arena ends meanwhile, its `rm` goes on. A part that cannot be removed, such as a mount below it, stays for the next
+    sweep.
     """
+    waiting = path in _removals
+    thread = _removals.setdefault(path, threading.Thread(target=_run_removal, args=(path,), name=f"rm {path}", daemon=True))
+    if not waiting:
+        thread.start()
+        thread.join(wait_s)
+
+
+def _run_removal(path: Path) -> None:
+    """By `rm`: Python's own removal fails on trees as deep as an agent can make them, and would go on into mounts."""
     words = ["rm", "-rf", "--one-file-system", "--", str(path)]
     if process.run(words, limit_s=REMOVE_S).returncode and os.geteuid() != 0:  # a folder in it that its own user may not enter
         process.run(["chmod", "-R", "u+rwX", "--", str(path)], limit_s=REMOVE_S)
         process.run(words, limit_s=REMOVE_S)
+    del _removals[path]

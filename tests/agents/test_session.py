@@ -8,22 +8,28 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import command
 import pytest
 from records import cell, folders, problem
-from sessions import DONE, agent, play, python
+from sandbox_programs import SLOW_DEATH
+from sessions import DONE, agent, play, python, spec_of
 
 from arena import catalog, paths
-from arena.agents import replay
+from arena.agents import replay, session
 from arena.agents.select import SelectedModel, find_model
 from arena.agents.snapshots import stored
 from arena.agents.supervisor import Progress
-from arena.errors import DataError, UsageError
+from arena.errors import DataError, SandboxError, UsageError
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
-from arena.sandboxes import bwrap
+from arena.run_cell import await_end
+from arena.sandboxes import RunningSandbox, SandboxSpec, bwrap
+from arena.sandboxes.running import SandboxHandle, await_dying
 from arena.schema import Model
 from arena.submission import NoSubmission, collect
 
@@ -427,3 +433,84 @@ def test_the_shipped_harness_is_complete() -> None:
     assert set(entry.models) == {"oracle", "naive", "nop", "cheat/*", "replay/*"}
     assert all((paths.harnesses() / file).is_file() for file in entry.files.values())
     assert os.fspath(paths.PACKAGE) not in (paths.harnesses() / "builtin.py").read_text()
+
+
+# ---------------------------------------------------------------- the end of the session
+
+
+LATE = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("solution.py", "w").write("x = 'in time'\\n")
+print("{}", flush=True)
+time.sleep(3)
+open("solution.py", "w").write("x = 'in the grace'\\n")
+time.sleep(60)
+"""
+
+
+def test_what_is_written_in_the_grace_is_not_taken(run: RunFolder) -> None:
+    """An agent could otherwise work ten seconds longer than its budget."""
+    played = session.play(spec_of(python(LATE), budget_s=2.0, grace_s=3.0), run, "")
+    assert played.session.agent_status == "deadline"
+    assert played.submission is not None and played.submission.source == b"x = 'in time'\n"
+    assert [item.path.read_text() for item in stored(run.snapshots)] == ["x = 'in time'\n"]
+    assert collect(run.work).source == b"x = 'in the grace'\n", "the workspace is kept as it was in the end"
+
+
+def test_what_is_written_last_in_the_budget_is_taken(run: RunFolder) -> None:
+    """Also when the agent ends by itself, or its helper still works while it lingers."""
+    writes = "open('solution.py', 'w').write('x = 1')\n"
+    played = session.play(spec_of(python(DONE + writes)), run, "")
+    assert played.submission is not None and played.submission.source == b"x = 1"
+    lingers = DONE + "import time\ntime.sleep(1)\n" + writes.replace("1", "2") + "time.sleep(60)"
+    played = session.play(spec_of(python(lingers), linger_s=2.0), run, "")
+    assert played.submission is not None and played.submission.source == b"x = 2"
+    played = session.play(spec_of(python("import os\nos.remove('solution.py')\n" + DONE)), run, "")
+    assert (played.submission, played.reason) == (None, "there is no solution.py")
+
+
+class Impatient:
+    """The bwrap backend, with a shorter wait for the end of a killed sandbox."""
+
+    def __init__(self, proof_s: float) -> None:
+        self.proof_s = proof_s
+
+    @contextmanager
+    def run(self, spec: SandboxSpec) -> Iterator[RunningSandbox]:
+        with bwrap.run(spec) as running:
+            running.proof_s = self.proof_s
+            yield running
+
+    def missing(self) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize(("event", "status"), [("end", "complete"), ("other", "deadline")])
+def test_a_slow_death_does_not_lose_the_session(event: str, status: str, run: RunFolder) -> None:
+    """The kernel frees page tables for as long as the agent likes: that must not take the agent's run from the record."""
+    slow = SLOW_DEATH.replace('"ready"', repr(json.dumps({"type": event})))
+    program = f"import sys\nsys.argv[1:] = ['60']\nopen('solution.py', 'w').write('x = 1')\n{slow}"
+    spec = replace(spec_of(python(program), budget_s=10.0, grace_s=0.1, linger_s=0.1), sandbox=Impatient(0.05))
+    played = session.play(spec, run, "")
+    assert played.session.agent_status == status
+    assert played.submission is not None and played.submission.source == b"x = 1"
+    assert "is not empty 0.05 s after its kill" in played.session.message
+    assert [entry["kind"] for entry in run_folder.read_events(run)][-2:] == ["clean_up_failed", "session_ended"]
+
+
+@pytest.mark.parametrize(("limit_s", "events"), [(60.0, []), (0.0, ["left_dying"])])
+def test_a_score_waits_for_a_slow_death(limit_s: float, events: list[str], run: RunFolder) -> None:
+    """Nothing is measured beside a dying sandbox, but for one that never ends: then the run would have no score at all."""
+    said: list[Progress] = []
+    with bwrap.run(SandboxSpec("worker", ("python", "-c", SLOW_DEATH, "60"))) as running:
+        assert isinstance(running, SandboxHandle)
+        running.stdout.readline()
+        running.proof_s = 0.05
+        with pytest.raises(SandboxError, match="is not empty"):
+            running.close()
+        await_end(run, said.append, limit_s)
+        await_dying(0.0)
+        command.until(lambda: not Path(f"/proc/{running.pid}").exists(), "its end", limit_s=60)
+    assert [progress.phase for progress in said] == ["dying"]
+    assert [entry["kind"] for entry in run_folder.read_events(run)][1:] == events

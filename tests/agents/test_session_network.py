@@ -3,6 +3,7 @@
 import json
 import socket
 import textwrap
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from unix_server import served
 
 from arena.errors import SandboxError
 from arena.gateway.egress.rules import rule
-from arena.gateway.network import Network, network
+from arena.gateway.network import Mode, Network, network
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
 from arena.sandboxes import bwrap
@@ -143,3 +144,57 @@ def test_missing_gateways_are_refused(run: RunFolder, tmp_path: Path) -> None:
     )
     assert said["heard"] == "Connection reset by peer"
     assert played.agent_status == "complete"
+
+
+SOCKETS = """
+import array, stat, struct, time
+def sockets():
+    '''Unix sockets that a program of the sandbox may try: mounts, files, and the abstract name that arena gives its user.'''
+    places = [line.split()[4] for line in open("/proc/self/mountinfo")]
+    for start in ("/run", "/tmp", "/dev"):
+        places += [os.path.join(top, name) for top, _, names in os.walk(start) for name in names]
+    found = [place for place in places if os.path.lexists(place) and stat.S_ISSOCK(os.lstat(place).st_mode)]
+    user = open("/proc/self/uid_map").read().split()[1]
+    return found + [f"\\0arena/uid/{user}"]
+def given(path, descriptors):
+    '''A socket through which these descriptors were sent.'''
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+        link = socket.socket(socket.AF_UNIX, kind)
+        link.setblocking(False)
+        try:
+            link.connect(path)
+            link.sendmsg([b"x"], rights)
+        except OSError:
+            continue
+        say("sent", path)
+        return link
+"""
+PARKED = "held = [given(path, [1, 2]) for path in sockets() for _ in range(300)]; time.sleep(60)"
+LINGERING = """
+server = socket.create_server(("127.0.0.1", 0))
+for path in sockets():
+    for _ in range(3):
+        full = socket.create_connection(server.getsockname())
+        full.setblocking(False)
+        try:
+            while True: full.send(bytes(1 << 20))
+        except BlockingIOError: pass
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 25))
+        given(path, [full.fileno()])
+        full.close()
+say("done", len(sockets()))
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("mode", ["allow", "open"])
+@pytest.mark.parametrize("program", [PARKED, LINGERING], ids=["its own output", "a socket that lingers"])
+def test_no_descriptor_of_the_sandbox_reaches_arena(program: str, mode: Mode, run: RunFolder) -> None:
+    """Arena would keep the pipe open after the sandbox's end, or wait in the kernel as long as the sandbox chose."""
+    given = Network(mode, (rule("good.example"),) if mode == "allow" else ())
+    began_s = time.monotonic()
+    played = play(python(ASK + SOCKETS + program), run, network=given, budget_s=3.0, grace_s=1.0)
+    assert played.agent_status == "deadline", played.message
+    assert time.monotonic() - began_s < 15
+    assert "sent" not in heard(run)

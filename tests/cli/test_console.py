@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+from pathlib import Path
 
 import pytest
 from command import RUN, Arena, needs_sandbox
@@ -41,6 +42,29 @@ def test_judge_without_torch_says_what_to_install(arena: Arena) -> None:
     assert done.code == 2
     assert done.err.splitlines()[-1] == "arena: the judge needs the package torch, which is not installed: `pip install torch`"
     assert not arena.runs
+
+
+INTERRUPTED = """
+import os, signal, time
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(5)
+except KeyboardInterrupt:
+    raise ImportError("cannot load module more than once per process") from None
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "says"),
+    [("rich_click", "arena: interrupted"), ("torch", "arena: interrupted; `arena list runs` shows what was left")],
+)
+def test_an_interrupt_during_an_import_shows_no_traceback(package: str, says: str, shared: Arena, tmp_path: Path) -> None:
+    """Some packages, numpy among them, turn it into another error."""
+    (tmp_path / f"{package}.py").write_text(INTERRUPTED)
+    (tmp_path / "solution.py").write_text("")
+    words = ("score", str(tmp_path / "solution.py"), "--problem", "kahan_softmax", "--hardware", "cpu")
+    done = shared(*words, env={"PYTHONPATH": f"{tmp_path}:{shared.tree}"})
+    assert (done.code, done.err.splitlines()) == (130, [says])
 
 
 @pytest.mark.parametrize("what", ["problems", "models", "harnesses", "routes", "hardware", "runs"])

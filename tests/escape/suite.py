@@ -31,7 +31,7 @@ class Accepted(NamedTuple):
 
 ACCEPTED = {
     "files.names_of_host_folders": Accepted(
-        USERS, "only the names of the folders of Python, its packages and a bridge's socket, never their contents"
+        USERS, "only the names of the folders of Python and its packages, never their contents"
     ),
     "files.path_of_the_run": Accepted(
         ("plain",), "the workspace is then a folder of the disk, and its path holds the run's id: harness, model, problem, time"

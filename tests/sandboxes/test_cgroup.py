@@ -59,7 +59,12 @@ def written(version: int, controller: str, limits: Limits = LIMITS, **given: boo
 
 def test_settings_are_those_of_the_kernels_version():
     assert written(1, "pids") == written(2, "pids") == {"pids.max": "64"}
-    assert written(1, "memory") == {"memory.limit_in_bytes": "536870912", "memory.memsw.limit_in_bytes": "536870912"}
+    assert written(1, "memory") == {
+        "memory.limit_in_bytes": "536870912",
+        "memory.memsw.limit_in_bytes": "536870912",
+        "memory.kmem.tcp.limit_in_bytes": str(64 * MIB),
+    }
+    assert written(1, "memory", Limits(memory_bytes=MIB))["memory.kmem.tcp.limit_in_bytes"] == str(MIB)
     assert written(2, "memory") == {"memory.max": "536870912", "memory.swap.max": "0", "memory.oom.group": "1"}
     assert written(1, "cpu") == {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000"}
     assert written(2, "cpu") == {"cpu.max": "150000 100000"}
@@ -247,3 +252,47 @@ def test_groups_of_a_killed_arena_are_removed(keeper_too):
     while any(folder.exists() for folder in folders):
         assert time.monotonic() < end_s
         time.sleep(0.01)
+
+
+FULL_SOCKETS = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+sent, held = 0, []
+for _ in range(100):
+    client = socket.create_connection(server.getsockname())
+    held += [client, server.accept()[0]]
+    client.setblocking(False)
+    try:
+        while True: sent += client.send(bytes(1 << 16))
+    except BlockingIOError: pass
+print(sent >> 20)
+"""
+FULL_DATAGRAM_SOCKETS = """
+import socket
+sender, held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), []
+for _ in range(1000):
+    held.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    held[-1].bind(("127.0.0.1", 0)); held[-1].setblocking(False)
+    for _ in range(5):
+        try: sender.sendto(bytes(32000), held[-1].getsockname())
+        except OSError: pass
+received = 0
+for each in held:
+    try:
+        while True: received += len(each.recv(65536))
+    except BlockingIOError: pass
+print(received >> 20)
+"""
+
+
+@pytest.mark.skipif(bwrap.missing() is not None, reason=str(bwrap.missing()))
+@pytest.mark.parametrize("program", [FULL_SOCKETS, FULL_DATAGRAM_SOCKETS], ids=["tcp", "udp"])
+def test_unread_network_data_is_bounded(program):
+    """The kernel has one pool for it for the whole machine: 60 TCP connections of one sandbox took a tenth of that."""
+    parent = cgroup.arena_cgroups().get("memory")
+    if parent is None or (parent.version == 1 and not (parent.folder / "memory.kmem.tcp.limit_in_bytes").exists()):
+        pytest.skip("no control group counts TCP memory here")
+    with bwrap.run(SandboxSpec("agent", ("python", "-c", program), limits=Limits(memory_bytes=512 * MIB))) as running:
+        sent = running.stdout.read()
+        assert running.wait(30) == 0, running.stderr.read()
+    assert 1 <= int(sent) <= 80

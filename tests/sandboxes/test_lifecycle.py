@@ -15,7 +15,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes file sys
 def test_a_workspace_is_copied_back_after_another_error(bwrap_backend, tmp_path):
     limits = Limits(workspace_bytes=MIB)
     fd = workspace_mount.detached_tmpfs(limits)
-    mount = workspace_mount.WorkspaceMount(tmp_path, fd, limits)
+    mount = workspace_mount.WorkspaceMount(tmp_path, fd, limits, os.geteuid())
     mount.path.mkdir()
 
     def exceeded():

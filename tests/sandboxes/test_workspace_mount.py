@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import SandboxError
-from arena.sandboxes import MIB, Limits, LostFiles, SandboxSpec, workspace_mount
+from arena.sandboxes import MIB, Limits, LostFiles, SandboxSpec, host, workspace_mount
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a workspace a file system of its own")
 BOUNDED = Limits(workspace_bytes=8 * MIB, workspace_files=50)
@@ -36,6 +36,32 @@ def test_a_disk_without_room_for_the_end_is_an_error(bwrap_backend, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+GIT = """
+git init -q . && git config user.email a@b && git config user.name a && touch tracked && git add tracked && git commit -qm x
+git config core.fsmonitor ./planted && printf '#!/bin/sh\\necho ran >>%s\\n' "$1" >planted && chmod +x planted
+"""
+
+
+@as_root
+@pytest.mark.skipif(host.program("git") is None, reason="needs git")
+@pytest.mark.parametrize("limits", [Limits(), Limits(workspace_bytes=64 * MIB)], ids=["folder", "in memory"])
+def test_a_repository_of_the_agent_runs_no_program_of_its_own(bwrap_backend, tmp_path, limits):
+    """A person who types `git status` in a kept workspace would run what .git/config names: as root, were the folder root's."""
+    work, proof = tmp_path / "work", tmp_path / "proof"
+    work.mkdir()
+    proof.touch()
+    proof.chmod(0o666)
+    with bwrap_backend.run(SandboxSpec("agent", ("sh", "-ec", GIT, "sh", str(proof)), workspace=work, limits=limits)) as running:
+        assert running.wait(30) == 0, running.stderr.read()
+    done = subprocess.run(["git", "status"], cwd=work, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
+    assert proof.read_text() == "" and "dubious ownership" in done.stderr
+    assert {path.lstat().st_uid for path in (work, *work.rglob("*"))}.isdisjoint({0})
+    # The twin: the same repository, had it come home as root's own.
+    subprocess.run(["chown", "-R", "0:0", work], check=True)
+    subprocess.run(["git", "status"], cwd=work, env={"PATH": os.environ["PATH"]}, capture_output=True)
+    assert proof.read_text() != ""
+
+
 @pytest.fixture
 def disk():
     """A folder on a disk of 64 MiB, less than what is left free there when a workspace is copied back."""
@@ -49,7 +75,7 @@ def disk():
 @as_root
 def test_a_full_disk_still_takes_the_small_files(disk):
     fd = workspace_mount.detached_tmpfs(BOUNDED)
-    mount = workspace_mount.WorkspaceMount(disk, fd, BOUNDED)
+    mount = workspace_mount.WorkspaceMount(disk, fd, BOUNDED, os.geteuid())
     mount.path.mkdir()
     (mount.path / "solution.py").write_text("x = 1\n")
     (mount.path / "large").write_bytes(bytes(range(256)) * (3 * MIB // 256))

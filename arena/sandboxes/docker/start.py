@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from arena.errors import SandboxError
 from arena.sandboxes import SandboxSpec, cgroup, workspace_mount
 from arena.sandboxes.docker.engine import OWNER, WORKSPACE_MOUNT, engine_errors, remove
 from arena.sandboxes.docker.plan import Bind, Plan, image
+from arena.sandboxes.host import opened_sockets
 from arena.sandboxes.lifecycle import fixed_limits, rlimits
 from arena.sandboxes.profile import init_command
 from arena.sandboxes.programs.enter import CONTROL, SOCKET_FOLDER_INSIDE
@@ -84,13 +85,13 @@ def start(
         control = _accept(engine, name, listener)
         group = cgroup.engine_cgroup(spec.limits, pid, "docker")  # now: process 1 waits for its order, later it may have ended
     # The folder is gone: its bound files stay but have no name any more, and no process can connect to arena a second time.
-    with ExitStack() as failed:
+    with opened_sockets(spec.bridges) as sockets, ExitStack() as failed:
         failed.callback(control.close)
         (stdout, theirs_out), (stderr, theirs_err) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         container = Container(engine, name, pid, group, stdout, stderr)
         failed.callback(container.stdout.close)
         failed.callback(container.stderr.close)
-        _send_order(control, (theirs_out, theirs_err), spec, plan, python)
+        _send_order(control, (theirs_out, theirs_err), spec, plan, python, sockets)
         try:
             init = handshake(control, START_LIMIT_S)
         except TimeoutError:
@@ -197,20 +198,27 @@ def _accept(engine: APIClient, name: str, listener: socket.socket) -> socket.soc
 
 
 def _send_order(
-    control: socket.socket, streams: tuple[int, int], spec: SandboxSpec, plan: Plan, python: PythonEnvironment
+    control: socket.socket,
+    streams: tuple[int, int],
+    spec: SandboxSpec,
+    plan: Plan,
+    python: PythonEnvironment,
+    sockets: Mapping[int, int],
 ) -> None:
-    """Send process 1 its order, the command's output streams (closed here afterwards) and the sandbox's own descriptors."""
+    """Send process 1 its order, the command's output streams (closed here afterwards), the sandbox's own descriptors and those of
+    its bridges' sockets (port -> descriptor)."""
     number = max((2, *spec.pass_fds)) + 1
+    inside = {port: number + 1 + index for index, port in enumerate(sockets)}
     order = {
-        "numbers": [number, 0, 1, 2, *spec.pass_fds],
+        "numbers": [number, 0, 1, 2, *spec.pass_fds, *inside.values()],
         "filter": plan.filter,
-        "argv": init_command(spec, python, number),
+        "argv": init_command(spec, python, number, inside),
         "env": {**plan.environment, "PWD": "/workspace"},
     }
     stdin = process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     handed = [process.readable_fd(marshal.dumps(order)), stdin, *streams]
     try:
-        socket.send_fds(control, [b"order"], [*handed, *spec.pass_fds])
+        socket.send_fds(control, [b"order"], [*handed, *spec.pass_fds, *sockets.values()])
     except OSError as error:
         raise SandboxError(f"the sandbox did not start: its process 1 does not listen ({error.strerror})") from None
     finally:

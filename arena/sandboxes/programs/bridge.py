@@ -1,15 +1,22 @@
 """Traffic between the sandbox's own 127.0.0.1 and unix sockets of the host. Part of process 1: no signal inside can end it.
 
-FOLDER/3128 is the unix socket for port 3128. Nothing is parsed. A half-closed stream is half-closed on the other side, a reset
-one is reset. The bridge reads from a side only as fast as the other reads: at most `CHUNK_BYTES` wait in each direction.
+Process 1 reaches a server by a descriptor of its socket (O_PATH), which no other process of the sandbox has: no file inside leads
+there. Over a unix socket a program could send arena descriptors: arena would hold its pipes open after the sandbox's end, and
+drop the last name of a TCP socket whose SO_LINGER says how long arena hangs. Over TCP it sends bytes alone.
+
+Nothing is parsed. A half-closed stream is half-closed on the other side, a reset one is reset. The bridge reads from a
+side only as fast as the other reads: at most `CHUNK_BYTES` wait in each direction.
 """
 
-# ruff: noqa: PTH208  (importing pathlib would add 6 ms to every start)
-import os
 import resource
 import select
-import socket
 import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+else:
+    import _socket as socket  # `socket` imports enum and more: 10 ms of processor time at every start
 
 CHUNK_BYTES = 1 << 16
 CONNECTIONS = 256  # at once; further ones wait in the kernel's queue, which is this long again
@@ -58,21 +65,22 @@ class End:
 class Bridges:
     """All of a sandbox's bridges. `epoll` is readable when `serve_ready` has work."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, sockets: dict[int, int]) -> None:
+        """`sockets`: port -> descriptor of the unix socket of its server."""
         self.epoll = select.epoll()
         self.ends: dict[int, End] = {}
         self.room = min(CONNECTIONS, max(1, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES) // 2))
         self.listeners: dict[int, tuple[socket.socket, str]] = {}
-        for name in os.listdir(folder):
+        for port, server in sockets.items():
             listener = socket.socket(socket.AF_INET)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.setblocking(False)
             try:
-                listener.bind(("127.0.0.1", int(name)))
+                listener.bind(("127.0.0.1", port))
             except OSError as error:
-                raise OSError(error.errno, f"cannot listen on port {name}: {error.strerror}") from None
+                raise OSError(error.errno, f"cannot listen on port {port}: {error.strerror}") from None
             listener.listen(CONNECTIONS)
-            self.listeners[listener.fileno()] = listener, f"{folder}/{name}"
+            self.listeners[listener.fileno()] = listener, f"/proc/self/fd/{server}"
         self.listen(True)
 
     def listen(self, wanted: bool) -> None:
@@ -97,7 +105,7 @@ class Bridges:
         if len(self.ends) >= 2 * self.room:
             return
         try:
-            client, _ = listener.accept()
+            client = socket.socket(fileno=listener._accept()[0])  # type: ignore[attr-defined]  # of `_socket`
         except OSError:  # gone again
             return
         server = socket.socket(socket.AF_UNIX)

@@ -1,4 +1,4 @@
-"""Sandbox init, process 1: `python -I -S init.py CONTROL KEEP COMMAND...`. Starts the command, reaps, returns its status.
+"""Sandbox init, process 1: `python -I -S init.py CONTROL KEEP BRIDGES COMMAND...`. Starts the command, reaps, returns its status.
 
 It is not dumpable. bwrap's own process 1 has the same user as the command: the command could read its memory, environment and
 descriptors (and the host's paths in them) through /proc/1, even where the filter refuses ptrace.
@@ -10,25 +10,28 @@ f  freeze: stop every process but this one, wait until all are stopped and their
 c  answer with their CPU time; while frozen, with its value at the freeze plus every change since
 r  resume
 
-Where BRIDGES exists, init carries that traffic too (bridge.py, which lies beside it): a child process could be killed.
+BRIDGES holds PORT=DESCRIPTOR for each bridge. Init carries that traffic too (bridge.py, which lies beside it): a child process
+could be killed, and could be made to give up the descriptors.
 """
 
-# ruff: noqa: PTH103, PTH112, PTH208  (importing pathlib would add 6 ms to every start)
+# ruff: noqa: PTH103, PTH208  (importing pathlib would add 6 ms to every start)
 import ctypes
 import os
 import resource
 import select
-import signal
 import struct
 import sys
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
+
     from arena.sandboxes.programs.bridge import Bridges
+else:
+    import _signal as signal  # `signal` imports enum: 6 ms of processor time at every start
 
 HERE = "/run/arena"
-BRIDGES = f"{HERE}/bridge"
 HOME_FILES = f"{HERE}/home"  # files that HOME holds when the command starts
 REPLY = struct.Struct("<BQ")
 FREEZE_LIMIT_S = 2.0
@@ -167,15 +170,17 @@ def fill_home(home: str) -> None:
                 os.fchmod(copy.fileno(), 0o600)
 
 
-def bridges() -> "Bridges | None":
+def bridges(sockets: dict[int, int]) -> "Bridges | None":
     """This sandbox's bridges, listening; None for most sandboxes, which then import nothing."""
-    if not os.path.isdir(BRIDGES):
+    if not sockets:
         return None
+    for socket in sockets.values():
+        os.set_inheritable(socket, False)
     sys.path.append(HERE)  # read-only: no process in the sandbox can put a file there
     import bridge  # type: ignore[import-not-found]
 
     try:
-        carried: Bridges = bridge.Bridges(BRIDGES)
+        carried: Bridges = bridge.Bridges(sockets)
     except OSError as error:
         sys.exit(f"init: {error.strerror}")
     return carried
@@ -276,17 +281,18 @@ def main() -> None:
     """Report on CONTROL that the sandbox is ready; when arena holds a pidfd of this process, start the command."""
     control = int(sys.argv[1])
     kept = {int(number) for number in sys.argv[2].split(",") if number}
+    sockets = {int(port): int(fd) for port, _, fd in (pair.partition("=") for pair in sys.argv[3].split(",") if pair)}
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_DUMPABLE, *(ctypes.c_ulong(0),) * 4):
         sys.exit(f"init: PR_SET_DUMPABLE: {os.strerror(ctypes.get_errno())}")
-    close_all_but({0, 1, 2, control} | kept)
+    close_all_but({0, 1, 2, control, *sockets.values()} | kept)
     wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     # The one signal for which Python has a handler of its own: any process of the sandbox could end this one with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    carried = bridges()
+    carried = bridges(sockets)
     fill_home(os.environ["HOME"])
     os.write(control, b"ready")
     word, _, processes = os.read(control, 16).partition(b" ")
@@ -294,7 +300,7 @@ def main() -> None:
         sys.exit("init: arena did not take the sandbox over")
     if processes:
         limit_processes(int(processes))
-    command = start(sys.argv[3:], control)
+    command = start(sys.argv[4:], control)
     for fd in kept:  # the other side is to see it when the command closes them
         os.close(fd)
     Init(command, carried).serve(control, wake)

@@ -1,4 +1,4 @@
-"""Launcher: runs outside the sandbox just before bwrap (`python -I -S launch.py FD`) and reads its order from FD.
+"""Launcher: runs outside the sandbox just before bwrap (`python -I -S launch FD`) and reads its order from FD.
 
 As root it gives every folder that bwrap will bind a short name that the throw-away user can reach, in a mount namespace of
 its own. Then it becomes that user. `bwrap --uid` alone would map the host's root into the sandbox, which could then open

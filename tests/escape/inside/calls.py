@@ -63,6 +63,12 @@ def io_uring() -> str:
 
 
 @probe("filter", lacking=True)
+def asynchronous_io() -> str:
+    """io_setup: the machine has one number of such contexts for all (fs.aio-max-nr), which a sandbox could use up."""
+    return reached("io_setup", 1, NOWHERE)
+
+
+@probe("filter", lacking=True)
 def userfaultfd() -> str:
     """userfaultfd, by call and by /dev/userfaultfd: exploits use it to stop the kernel in the middle of a copy."""
     if os.path.exists("/dev/userfaultfd"):

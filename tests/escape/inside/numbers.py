@@ -22,6 +22,7 @@ NUMBERS: dict[str, tuple[int, int | None]] = {
     "modify_ldt": (154, None),
     "pivot_root": (155, 41),
     "adjtimex": (159, 171),
+    "io_setup": (206, 0),
     "chroot": (161, 51),
     "acct": (163, 89),
     "settimeofday": (164, 170),
