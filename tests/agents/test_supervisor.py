@@ -47,7 +47,7 @@ def granted(tmp_path: Path, backoff_s: float, *, without_backoff: bool) -> float
     times = TimeLimits(0.2, silence_s=None, without_backoff=without_backoff)
     began_s = time.monotonic()
     running: Any = Running()
-    end = supervise(running, transcript, times, Failing(backoff_s), lambda _: None, began_s)
+    end = supervise(running, transcript, times, Failing(backoff_s), lambda _: None, began_s, lambda: None)
     assert (end.cause, end.exit_code) == ("budget", 143)
     assert time.monotonic() - began_s < 5
     return end.granted_s
