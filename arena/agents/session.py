@@ -78,7 +78,7 @@ def play(
                 running.kill()
                 empty_s = time.monotonic() - start_s
                 transcript.close()
-            if gateway and end.cause != "budget":
+            if gateway and end.cause in ("itself", "gateway"):  # the others decide the status alone
                 gateway.settle()
     observed = _observed(end, transcript, harness, gateway, changed=_listing(run.work) != before)
     status, message = decide(observed)
