@@ -101,7 +101,7 @@ def play(
                 raise
             cleanup = str(error)
             run.event("clean_up_failed", message=cleanup)
-        if gateway and end.cause != "budget":
+        if gateway and end.cause in ("itself", "gateway"):  # the others decide the status alone
             gateway.settle()
     observed = _observed(end, transcript, harness, gateway, changed=_listing(run.work) != before)
     status, message = decide(observed)

@@ -113,6 +113,15 @@ def test_too_large_bodies_are_refused(tmp_path: Path):
         assert len(agent.upstream.received) == 1
 
 
+def test_bodies_beside_too_many_others_may_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "HELD_BYTES", 1000)
+    with run(tmp_path, "chat", Answer([STREAMS["chat"]])) as agent:
+        reply = agent.ask(agent.body(user="x" * 1000))
+        assert (reply.status, reply.headers.get("x-should-retry")) == (503, None)
+        assert agent.ask().status == 200
+        assert agent.gateway.last_failure == ""
+
+
 def test_a_cap_in_dollars_needs_a_price(tmp_path: Path):
     with (
         pytest.raises(UsageError, match="the price of m-1 by The provider is unknown"),

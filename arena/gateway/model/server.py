@@ -210,7 +210,7 @@ class Gateway(RunState):
 
     @asynccontextmanager
     async def _body(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
-        """The request's body, held for the length of the block. Refusal 400, 408 or 413."""
+        """The request's body, held for the length of the block. Refusal 400, 408, 413 or 503."""
         held, size = bytearray(), 0  # not a list of pieces: there may be millions
         try:
             await self._receive(request, held)
@@ -226,10 +226,10 @@ class Gateway(RunState):
                 async for piece in request.content.iter_any():
                     held += piece
                     self._held_bytes += len(piece)
-                    if len(held) > policy.BODY_BYTES or self._held_bytes > HELD_BYTES:
-                        raise Refusal(
-                            413, f"the body is larger than {policy.BODY_BYTES >> 20} MiB, or too many large ones come at once"
-                        )
+                    if len(held) > policy.BODY_BYTES:
+                        raise Refusal(413, f"the body is larger than {policy.BODY_BYTES >> 20} MiB")
+                    if self._held_bytes > HELD_BYTES:  # programs send it again after this status
+                        raise Refusal(503, f"the bodies of all requests are larger than {HELD_BYTES >> 20} MiB")
                     self.active_s = time.monotonic()
         except TimeoutError:
             raise Refusal(408, f"the body did not arrive within {BODY_S:.0f} s") from None
