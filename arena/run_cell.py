@@ -16,15 +16,12 @@ from arena.files import documents
 from arena.results import annotations, baselines, leaderboard, run_folder
 from arena.results.run_folder import RunFolder
 from arena.sandboxes.backends import backend
-from arena.sandboxes.running import await_dying, forget_dying
+from arena.sandboxes.running import DYING_S, await_dying, forget_dying
 from arena.schema import Annotation, Score, SubmissionRecord
 from arena.submission import Submission
 from arena.system.provenance import origin, processor
 
 Report = Callable[[Progress], None]
-DYING_S = 1800.0
-"""How long a score waits for the end of the agent's sandbox. The kernel frees page tables when their process dies; the sandbox's
-memory bounds them."""
 
 
 def run_cell(spec: RunSpec, report: Report = lambda progress: None) -> Annotation:

@@ -59,7 +59,7 @@ def play(
 
     When this returns, the sandbox is proven empty. A clean-up that failed is a note in the session's message: an agent can make
     its sandbox die slowly, and that must not take its run from the record. Then processes of it may still be dying
-    (`await_dying`), and the workspace may lack what the agent wrote.
+    (`await_dying`).
 
     Args:
         spec: the plan of the run.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, SandboxSpec, cgroup, workspace_mount
-from arena.sandboxes.running import SandboxHandle
+from arena.sandboxes.running import DYING_S, SandboxHandle, await_dying
 from arena.sandboxes.watchdog import Watchdog, check_memory
 from arena.sandboxes.workspace_mount import WorkspaceMount
 from arena.system import process
@@ -112,8 +112,11 @@ def lifetime(
         running.exceeded = tuple(exceeded() or ([watchdog.finding] if watchdog.finding else []))
 
     def keep_workspace() -> None:
-        if mount is not None and running.empty:  # else a process may still write in it
-            running.lost = mount.copy_back()
+        if mount is None:
+            return
+        if not running.empty:  # a process may still write in it: an agent could keep what it wrote from the record
+            await_dying(DYING_S)
+        running.lost = mount.copy_back()
 
     with ExitStack() as last:  # from below: whatever goes wrong in one, the others follow, and an agent's work is kept
         last.callback(keep_workspace)

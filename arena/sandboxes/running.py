@@ -26,6 +26,8 @@ PR_SET_CHILD_SUBREAPER = 36
 PROOF_S = 60.0
 """How long arena waits for the end of a killed sandbox. Killing takes milliseconds. But 2000 processes that fork while others use
 the machine took 20 s to die, and a sandbox can make it longer: the kernel frees page tables when their process dies."""
+DYING_S = 900.0
+"""How long an agent's workspace, and then its score, waits for the end of a sandbox that took longer."""
 START_LIMIT_S = 30.0
 REPLY_LIMIT_S = 5.0  # longer than init.py tries to freeze
 

@@ -496,6 +496,7 @@ def test_a_slow_death_does_not_lose_the_session(event: str, status: str, run: Ru
     assert played.session.agent_status == status
     assert played.submission is not None and played.submission.source == b"x = 1"
     assert "is not empty 0.05 s after its kill" in played.session.message
+    assert collect(run.work).source == b"x = 1", "its workspace is kept too"
     assert [entry["kind"] for entry in run_folder.read_events(run)][-2:] == ["clean_up_failed", "session_ended"]
 
 
