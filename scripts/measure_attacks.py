@@ -18,6 +18,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from submission import GIVEN
 
 from arena import catalog, judge
 from arena.judge.sampling import CPU, GPU
+from arena.sandboxes import MIB, RunningSandbox, Sandbox, SandboxSpec
 from arena.sandboxes.backends import backend
 from arena.schema import Hardware, Passed
 
@@ -53,6 +55,18 @@ class Row:
     device: str
 
 
+class Small:
+    """The sandbox with little memory: a submission that takes all of it must not take the machine's."""
+
+    def missing(self) -> str | None:
+        """What the machine lacks for it."""
+        return backend().missing()
+
+    def run(self, spec: SandboxSpec) -> AbstractContextManager[RunningSandbox]:
+        """Start it."""
+        return backend().run(replace(spec, limits=replace(spec.limits, memory_bytes=1024 * MIB)))
+
+
 def scored(entry: Entry, hardware: Hardware) -> Row:
     """Score one submission with the shortened plan."""
     submission, expected = entry.submission()
@@ -60,9 +74,11 @@ def scored(entry: Entry, hardware: Hardware) -> Row:
     if hardware.profile == "gpu":
         sampling = replace(GPU, processes=1, counters=False)
         problem = problem.model_copy(update={"shapes": {"gpu": problem.shapes["gpu"][FEWER]}, "latency": {}})
+    sandbox: Sandbox = backend()
     if entry.home == GIVEN:
+        sandbox = Small()
         sampling = replace(sampling, call_limit_s=6.0, first_call_limit_s=6.0, build_limit_s=20.0)
-    result = judge.score(submission, problem, hardware, digest="", sandbox=backend(), sampling=sampling, folder=entry.home)
+    result = judge.score(submission, problem, hardware, digest="", sandbox=sandbox, sampling=sampling, folder=entry.home)
     row = Row(entry.name, result.verdict, expected, result.message, None, "", round(result.timings.total_s, 1), "")
     if isinstance(result, Passed):
         return replace(row, score=result.peak_fraction, alarms=alarms(result), device=result.device.name)
@@ -105,6 +121,9 @@ def attack_lines(rows: dict[str, Row], hardware: Hardware) -> Iterator[str]:
             as_expected = row.verdict == row.expected or (entry.bounded and row.verdict == "passed")
             verdict = row.verdict if as_expected else f"**{row.verdict}**, expected {row.expected}"
             yield f"| {mechanism.name} | `{name}` | {verdict} | {described(more)} |"
+    yield ""
+    bound = (GPU if hardware.profile == "gpu" else CPU).steady_half_width
+    yield f"Before a score is marked unsteady, its time may scatter by {bound:.0%}: a gain below {1 + bound} shows nothing."
     yield ""
     for within, (most, name) in sorted(best.items(), reverse=True):
         kind = "within the rules" if within else "against the rules"

@@ -1,6 +1,7 @@
 """Snapshots of the solution, also in a hostile workspace."""
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -92,4 +93,5 @@ def test_snapshots_that_cannot_be_written_raise(tmp_path: Path) -> None:
     work, kept, _, snapshots = watch(tmp_path)
     (work / "solution.py").write_text("x = 1\n")
     with pytest.raises(ArenaError, match="snapshots cannot be kept: No such file or directory"), snapshots:
-        kept.rmdir()
+        shutil.rmtree(kept)
+        (work / "solution.py").write_text("x = 2\n")  # the first state may have been kept already
