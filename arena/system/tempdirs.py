@@ -82,7 +82,9 @@ def _remove(path: Path, wait_s: float) -> None:
 def _run_removal(path: Path) -> None:
     """By `rm`: Python's own removal fails on trees as deep as an agent can make them, and would go on into mounts."""
     words = ["rm", "-rf", "--one-file-system", "--", str(path)]
-    if process.run(words, limit_s=REMOVE_S).returncode and os.geteuid() != 0:  # a folder in it that its own user may not enter
-        process.run(["chmod", "-R", "u+rwX", "--", str(path)], limit_s=REMOVE_S)
-        process.run(words, limit_s=REMOVE_S)
-    del _removals[path]
+    try:
+        if process.run(words, limit_s=REMOVE_S).returncode and os.geteuid() != 0:  # a folder that its own user may not enter
+            process.run(["chmod", "-R", "u+rwX", "--", str(path)], limit_s=REMOVE_S)
+            process.run(words, limit_s=REMOVE_S)
+    finally:
+        del _removals[path]  # a later sweep tries again
