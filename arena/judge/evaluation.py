@@ -62,21 +62,23 @@ def run(
     context: timing.ScoringContext, profile: Profile, start: Start, anchor: Callable[[], float], report: Report
 ) -> list[ProcessResult]:
     """One result for each timed process; Rejection when the submission fails."""
-    scored, shapes, kind = context.problem.shapes[profile], context.problem.timed(profile), context.memory.kind
+    scored, shapes = context.problem.shapes[profile], context.problem.timed(profile)
+    checked = (*shapes, *context.code.extra_shapes)
     with ExitStack() as stack:
-        # A machine with a GPU has spare cores: these workers import torch while the first one checks the submission.
-        workers = _start_workers(context, start, stack) if kind == "cuda" else []
-        with start() as worker:
-            worker.wait_until_ready(context.memory)
-            timing.reserve_for(context, worker, _trial_sets(context, shapes), hidden=True)
-            _load(context, worker)
+        # A machine with a GPU has spare cores: all workers import torch and compile at once, while nothing is timed.
+        workers = _start_workers(context, start, stack) if context.memory.kind == "cuda" else []
+        with start() as checker:
+            overheads = [_prepare(context, worker, shapes) for _, worker in workers]
+            checker.wait_until_ready(context.memory)
+            timing.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
+            _build(context, [(checker, checked), *((worker, shapes) for _, worker in workers)], report)
             with context.stopwatch.phase("check"), reject_out_of_memory():
-                _check(context, worker, (*shapes, *context.code.extra_shapes), report)
+                _check(context, checker, checked, report)
             with context.stopwatch.phase("benchmark"), reject_out_of_memory():
-                specs = _window_specs(context, worker, scored, shapes[len(scored) :])
-        results = _time_all(
-            context, workers or _start_workers(context, start, stack), start, shapes, specs, len(scored), anchor, report
-        )
+                specs = _window_specs(context, checker, scored, shapes[len(scored) :])
+        if not workers:
+            workers, overheads = _built(context, start, stack, shapes, report)
+        results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
     for _ in range(context.sampling.resizes):
         larger = _enlarged(context, shapes, specs, results)
         if larger == specs:
@@ -85,8 +87,8 @@ def run(
         notes = [_faster(*pair) for pair in zip(specs, larger, strict=True)]
         specs, earlier = larger, [timed.disturbed for timed in results[0].shapes]
         with ExitStack() as stack:
-            workers = _start_workers(context, start, stack)
-            results = _time_all(context, workers, start, shapes, specs, len(scored), anchor, report)
+            workers, overheads = _built(context, start, stack, shapes, report)
+            results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
         results[0] = results[0].noting([(*before, *note) for before, note in zip(earlier, notes, strict=True)])
     return results
 
@@ -94,6 +96,7 @@ def run(
 def _time_all(
     context: timing.ScoringContext,
     workers: list[tuple[ExitStack, Worker]],
+    overheads: list[list[timing.Overhead]],
     start: Start,
     shapes: tuple[Shape, ...],
     specs: list[WindowSpec],
@@ -101,19 +104,14 @@ def _time_all(
     anchor: Callable[[], float],
     report: Report,
 ) -> list[ProcessResult]:
-    """Build the submission in each of these fresh workers, then time them one after the other."""
+    """Time the submission in each of these workers, which have built it, one after the other."""
     on_gpu = context.memory.kind == "cuda"
-    overheads = [_prepare(context, worker, shapes, specs) for _, worker in workers]
-    report("building")
-    with context.stopwatch.phase("build"), reject_out_of_memory():
-        # On a GPU's machine at the same time: it has the cores, and nothing is timed meanwhile.
-        _build(context, [worker for _, worker in workers], shapes, at_once=on_gpu)
     results = []
     for number, (worker_stack, worker) in enumerate(workers, start=1):
         report(f"timing, process {number} of {len(workers)}")
-        arguments = (anchor, shapes, specs, scored, number == len(workers) and on_gpu)
+        arguments = (overheads[number - 1], anchor, shapes, specs, scored, number == len(workers) and on_gpu)
         with worker_stack:
-            result = _time_process(context, worker, overheads[number - 1], *arguments)
+            result = _time_process(context, worker, *arguments)
         for _ in range(context.sampling.repeats):
             if result.drift() <= context.sampling.drift:
                 break
@@ -122,9 +120,8 @@ def _time_all(
             # By now the others have loaded the submission, whose kernels could lengthen what is measured: the overheads stay.
             with start() as another:
                 another.wait_until_ready(context.memory)
-                with context.stopwatch.phase("build"), reject_out_of_memory():
-                    _build(context, [another], shapes, at_once=False)
-                result = replace(_time_process(context, another, overheads[number - 1], *arguments), dropped=dropped)
+                _build(context, [(another, shapes)], report)
+                result = replace(_time_process(context, another, *arguments), dropped=dropped)
         results.append(result)
     return results
 
@@ -151,7 +148,17 @@ def _faster(before: WindowSpec, after: WindowSpec) -> tuple[str, ...]:
 def _trial_sets(context: timing.ScoringContext, shapes: tuple[Shape, ...]) -> list[tuple[Shape, int]]:
     """The most sets of each shape that are needed before any timing."""
     least = max(context.sampling.min_calls, timing.CHECKED_CALLS)
-    return [(shape, min(least, context.room(shape))) for shape in (*shapes, *context.code.extra_shapes)]
+    return [(shape, min(least, context.room(shape))) for shape in shapes]
+
+
+def _built(
+    context: timing.ScoringContext, start: Start, stack: ExitStack, shapes: tuple[Shape, ...], report: Report
+) -> tuple[list[tuple[ExitStack, Worker]], list[list[timing.Overhead]]]:
+    """Fresh workers that have built the submission, and the judge's own part of the windows in each."""
+    workers = _start_workers(context, start, stack)
+    overheads = [_prepare(context, worker, shapes) for _, worker in workers]
+    _build(context, [(worker, shapes) for _, worker in workers], report)
+    return workers, overheads
 
 
 def _start_workers(context: timing.ScoringContext, start: Start, stack: ExitStack) -> list[tuple[ExitStack, Worker]]:
@@ -177,6 +184,7 @@ def _time_process(
     before_gb_s = _settled_gb_s(anchor, context.sampling.drift)
     arguments = list(zip(shapes, specs, overheads, strict=True))
     with context.stopwatch.phase("benchmark"), reject_out_of_memory():
+        timing.reserve_for(context, worker, [(shape, spec.calls) for shape, spec in zip(shapes, specs, strict=True)])
         timed = [_time(context, worker, *each) for each in arguments[:scored]]
     worker.freeze()
     # Before the worker ends: for some time after that the driver is busy taking its memory back. And before the latency shapes:
@@ -185,33 +193,33 @@ def _time_process(
     with context.stopwatch.phase("benchmark"), reject_out_of_memory():
         timed += [_time(context, worker, *each) for each in arguments[scored:]]
     with context.stopwatch.phase("evidence"), reject_out_of_memory():
-        evidence = tuple(kernels.launched_kernels(context, worker, shape) for shape in shapes[:scored]) if with_evidence else ()
+        evidence = kernels.launched_kernels(context, worker, shapes[:scored]) if with_evidence else ()
     return ProcessResult(tuple(timed), evidence, anchors)
 
 
-def _prepare(
-    context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, ...], specs: list[WindowSpec]
-) -> list[timing.Overhead]:
+def _prepare(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, ...]) -> list[timing.Overhead]:
     """The judge's own part of every shape's windows, in a worker without the submission."""
     worker.wait_until_ready(context.memory)
     with context.stopwatch.phase("benchmark"), as_judge_failure():
-        timing.reserve_for(context, worker, [(shape, spec.calls) for shape, spec in zip(shapes, specs, strict=True)])
-        found = [timing.measure_overhead(context, worker, shape, *spec) for shape, spec in zip(shapes, specs, strict=True)]
+        timing.reserve_for(context, worker, [(shape, timing.most_calls(context, shape)) for shape in shapes])
+        found = [timing.measure_overhead(context, worker, shape) for shape in shapes]
         timing.release(context, worker)  # the next worker needs the memory
     return found
 
 
-def _build(context: timing.ScoringContext, workers: list[Worker], shapes: tuple[Shape, ...], *, at_once: bool) -> None:
-    """Load the submission in these workers and call it once on each shape, which may compile. They are stopped afterwards."""
+def _build(context: timing.ScoringContext, jobs: list[tuple[Worker, tuple[Shape, ...]]], report: Report) -> None:
+    """Load the submission in each worker and call it once on each of its shapes, which may compile. Stop them afterwards."""
 
-    def build(worker: Worker) -> None:
+    def build(worker: Worker, shapes: tuple[Shape, ...]) -> None:
         worker.load(context.sampling.build_limit_s)
         for shape in shapes:
             timing.first_call(context, worker, shape)
         worker.freeze()
 
-    with ThreadPoolExecutor(len(workers) if at_once else 1) as pool:
-        for done in [pool.submit(build, worker) for worker in workers]:
+    report("building")
+    at_once = len(jobs) if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
+    with context.stopwatch.phase("build"), reject_out_of_memory(), ThreadPoolExecutor(at_once) as pool:
+        for done in [pool.submit(build, *job) for job in jobs]:
             done.result()
 
 
@@ -236,18 +244,10 @@ def reject_out_of_memory() -> Iterator[None]:
         raise Rejection("crashed", f"{text}: allocate less") from None
 
 
-def _load(context: timing.ScoringContext, worker: Worker) -> None:
-    """Have the worker import the solution."""
-    with context.stopwatch.phase("build"):
-        worker.load(context.sampling.build_limit_s)
-
-
 def _check(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> None:
     """Check timed and hidden shapes, on the public distribution and on every hidden input class."""
     for shape in shapes:
         report(f"checking {shape_text(shape)}")
-        with context.stopwatch.phase("build"):
-            timing.first_call(context, worker, shape)
         for input_class in ("public", *context.code.input_classes):
             timing.check(context, worker, shape, input_class)
 

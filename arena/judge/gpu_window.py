@@ -5,13 +5,12 @@ inputs, notes the time, opens the gate, waits until the worker's stream reports 
 of the outputs, and notes the time again. What this costs beside the calls is measured with calls of the judge's own, in the same
 worker before it loads the submission.
 
-Contexts share a GPU by time slices. So kernels of the worker that run before the gate opens lengthen the publishing, and kernels
-that run after a false report delay the copy of the sample, or their work is missing from it.
+Contexts share a GPU by time slices. So kernels of the worker that run before the gate opens lengthen the publishing, which counts
+(timing.py). Kernels that run after a false report delay the copy of the sample, or their work is missing from it.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,13 +24,8 @@ from arena.judge.sets import Disturbed, InputSpec, Sets, WindowResult, choose, p
 from arena.judge.worker_client import Worker
 from arena.schema import LaunchMode
 
-DISTURBED, JITTER_S = 1.01, 50e-6
-"""How much longer than alone publishing may take, relative and absolute, before the window counts as disturbed. What it takes
-longer than alone is added to the window's time in any case."""
 FILL_S, MOST_FILL_S = 100e-6, 0.02
 """How long uncaptured calls may fill the queue behind the closed gate: for each call, and in all."""
-LEAD_CYCLES = 400_000
-"""The judge's stream spins for some 0.2 ms before a window, so that the whole of it is queued when its first event comes."""
 SILENT_S = 2.0
 """The judge then asks the worker whether the GPU reports an error."""
 POLL_S = 50e-6
@@ -45,10 +39,9 @@ class _Times:
     opened: torch.cuda.Event
     end: torch.cuda.Event
 
-    def seconds(self, publish_alone_s: float) -> tuple[float, float]:
-        """(of the calls and the judge's own part, of publishing). What publishing took longer than alone counts for the calls."""
-        publish_s = self.begin.elapsed_time(self.opened) / 1e3
-        return self.opened.elapsed_time(self.end) / 1e3 + max(0.0, publish_s - publish_alone_s), publish_s
+    def seconds(self) -> tuple[float, float]:
+        """(of the calls and the judge's own part, of publishing)."""
+        return self.opened.elapsed_time(self.end) / 1e3, self.begin.elapsed_time(self.opened) / 1e3
 
 
 def run(
@@ -59,15 +52,13 @@ def run(
     launch_mode: LaunchMode,
     sample: int,
     limit_s: float,
-    publish_alone_s: float = math.inf,
     *,
     alone: bool = False,
 ) -> list[WindowResult]:
     """One window of a call on each of `inputs`; with `alone` a window for each but the first, all on set 0, from a cold cache.
 
     Where this raises, the judge's stream may wait for ever: it is free once the worker is dead and `Gate.release` was called.
-    `prepare` makes the inputs in staging. Disturbed when the submission used the GPU while inputs were published, or a processor
-    during a captured window.
+    `prepare` makes the inputs in staging. Disturbed when the submission used a processor during a captured window.
     """
     gate = worker.gate
     assert gate is not None
@@ -91,11 +82,15 @@ def run(
     chosen = [counted[place] for place in choose(len(counted), sample)]
     # Every call alone has its output copied, so that its time ends with a copy.
     kept = {index: tuple(torch.empty_like(view) for view in sets.output(0)) for index in (range(rounds) if alone else chosen)}
-    torch.cuda._sleep(LEAD_CYCLES)
+    # Here for the first time, so that below no code is loaded and no memory taken, which may wait for the device.
+    sets.memory.make_cold()
     if alone:
-        times = [_round(gate, sets, first + index, [index], kept, alone=True) for index in range(rounds)]
-    else:
-        times = [_round(gate, sets, first, range(calls), kept, alone=False)]
+        poison_set(sets, 0)
+    with gate.queued():
+        if alone:
+            times = [_round(gate, sets, first + index, [index], kept, alone=True) for index in range(rounds)]
+        else:
+            times = [_round(gate, sets, first, range(calls), kept, alone=False)]
     if not captured:
         worker.reply("run", limit_s)
     _wait(times[-1].end, worker, limit_s)
@@ -106,13 +101,9 @@ def run(
     worker.freeze()
     results = []
     for index, each in list(enumerate(times))[alone:]:
-        elapsed_s, publish_s = each.seconds(publish_alone_s)
-        if publish_s > DISTURBED * publish_alone_s + JITTER_S:
-            longer = f"publishing took {publish_s * 1e3:.4g} ms, and {publish_alone_s * 1e3:.4g} ms before solution.py was loaded"
-            raise Disturbed("cheated", f"Something of the submission ran on the GPU while inputs were published ({longer})")
         outputs = {number: kept[number] for number in chosen if not alone or number == index}
         unsampled = kept[index] if alone and index not in outputs else ()
-        results.append(WindowResult(elapsed_s, publish_s, inputs, outputs, in_place=not alone, unsampled=unsampled))
+        results.append(WindowResult(*each.seconds(), inputs, outputs, in_place=not alone, unsampled=unsampled))
     return results
 
 

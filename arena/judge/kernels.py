@@ -14,8 +14,8 @@ import functools
 import re
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -49,43 +49,89 @@ MOST_COUNTED = 1e18
 """No counter of one kernel comes near this amount."""
 
 
-def launched_kernels(context: ScoringContext, worker: Worker, shape: Shape) -> Evidence:
-    """The kernels of one untimed call, named by a profiler in this worker. This is the worker's last task."""
-    names = HostBuffer(NAMES_BYTES)
+def launched_kernels(context: ScoringContext, worker: Worker, shapes: Sequence[Shape]) -> tuple[Evidence, ...]:
+    """The kernels of one untimed call on each shape, named by a profiler in this worker. This is the worker's last task."""
+    limit_s, notes = context.sampling.call_limit_s, dict[int, str]()
+    memory = HostBuffer(NAMES_BYTES)
     try:
-        _filled(context, worker, shape)
-        worker.order("names", fds=[names.fd], limit_s=context.sampling.call_limit_s)
-        kernels = tuple(_kernels(names.bytes.numpy().tobytes()))
-        note = "" if kernels else "the profiler saw no kernel"
+        for number, shape in enumerate(shapes, start=1):
+            with _noting(notes, number):
+                _filled(context, worker, shape)
+                worker.order("profile", limit_s=limit_s)
+        with _noting(notes, 0):
+            worker.order("names", fds=[memory.fd], mark=MARK, limit_s=limit_s)
+        kernels = _kernels(memory.bytes.numpy().tobytes())
+    finally:
+        memory.close()
+    missing = notes.get(0, "the profiler saw no kernel")
+    return tuple(
+        Evidence(shape=dict(shape), kernels=tuple(found), note="" if found else notes.get(number, missing))
+        for number, shape in enumerate(shapes, start=1)
+        for found in [kernels.get(number, [])]
+    )
+
+
+@contextmanager
+def _noting(notes: dict[int, str], number: int) -> Iterator[None]:
+    """Note a call under the profiler that failed: the score stands, its timing is over. Tampering is still a Rejection."""
+    try:
+        yield
     except Rejection as rejection:
         if rejection.verdict == "cheated":
             raise
-        kernels, note = (), f"the call under the profiler failed: {rejection.message}"
-    finally:
-        names.close()
-    return Evidence(shape=dict(shape), kernels=kernels, note=note)
+        notes[number] = f"the call under the profiler failed: {rejection.message}"
 
 
-def with_counters(
-    context: ScoringContext, start: Callable[[], AbstractContextManager[Worker]], found: tuple[Evidence, ...]
-) -> tuple[Evidence, ...]:
-    """`found` with the counters of one call on each shape, read by a profiler around a fresh worker. Never raises Rejection."""
-    try:
-        with start() as worker:
-            worker.wait_until_ready(context.memory)
+class Counters:
+    """A worker inside a profiler that reads the hardware's counters. Until `read` it has neither device nor submission."""
+
+    def __init__(self, context: ScoringContext, start: Callable[..., AbstractContextManager[Worker]], stack: ExitStack) -> None:
+        self._context, self._stack, self._missing = context, stack, ""
+        wrapper = counters_command()
+        if isinstance(wrapper, str):
+            self._missing = wrapper
+            return
+        try:
+            self._worker = stack.enter_context(start(wrapper=wrapper))
+        except (ArenaError, OSError) as failure:
+            self._missing = f"the worker for the counters did not start: {failure}"
+
+    def read(self, found: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+        """`found` with the counters of one call on each shape, or with the reason why there are none. Never raises Rejection."""
+        if self._missing:
+            return with_note(found, self._missing)
+        try:
+            with self._stack:
+                text = self._counted(found)
+        except (Rejection, ArenaError, RuntimeError) as failure:  # the score stands: its timing is over
+            return with_note(found, f"the calls under the counters failed: {failure}")
+        return counted(found, text)
+
+    def _counted(self, found: tuple[Evidence, ...]) -> str:
+        """What the profiler prints of one call on each shape."""
+        context, worker, limit_s = self._context, self._worker, self._context.sampling.first_call_limit_s
+        worker.wait_until_ready(context.memory)
+        with context.stopwatch.phase("build"):
+            worker.load(context.sampling.build_limit_s)
+        for evidence in found:
             with context.stopwatch.phase("build"):
-                worker.load(context.sampling.build_limit_s)
-            for evidence in found:
-                with context.stopwatch.phase("build"):
-                    sets = _filled(context, worker, evidence.shape)
-                    worker.order("run", calls=sets.count, launch_mode="call", limit_s=context.sampling.first_call_limit_s)
-                    worker.order("wait", limit_s=context.sampling.first_call_limit_s)
-                    _poison(sets)
-                    with context.stopwatch.phase("evidence"):
-                        worker.order("count", limit_s=context.sampling.first_call_limit_s)
-            text = worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
-    except (Rejection, ArenaError, RuntimeError) as failure:  # the score stands: its timing is over
-        return with_note(found, f"the calls under the counters failed: {failure}")
+                sets = _filled(context, worker, evidence.shape)
+                worker.order("run", calls=sets.count, launch_mode="call", limit_s=limit_s)
+                worker.order("wait", limit_s=limit_s)
+            _poison(sets)
+            worker.order("count", limit_s=limit_s)
+        return worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
+
+
+@contextmanager
+def counters(context: ScoringContext, start: Callable[..., AbstractContextManager[Worker]]) -> Iterator[Counters]:
+    """The counters' worker, started now so that it imports torch while the others work."""
+    with ExitStack() as stack:
+        yield Counters(context, start, stack)
+
+
+def counted(found: tuple[Evidence, ...], text: str) -> tuple[Evidence, ...]:
+    """`found` with the counters that a profiler printed."""
     calls = read_counters(text)
     if len(calls) > len(found):
         text = f"the counters show {len(calls)} calls where {len(found)} were made: a kernel of the solution has the mark's name"
@@ -130,13 +176,16 @@ def _poison(sets: Sets) -> None:
     sets.memory.settle()
 
 
-def _kernels(text: bytes) -> Iterator[Kernel]:
-    """Kernels from lines of count, tab, name, up to the first zero byte. All other bytes are skipped."""
-    for line in text.partition(b"\0")[0].decode("utf-8", "replace").splitlines()[:MOST_NAMES]:
-        count, _, name = line.partition("\t")
+def _kernels(text: bytes) -> dict[int, list[Kernel]]:
+    """Kernels by call, from lines of call, count, name, by tabs, up to the first zero byte. All other bytes are skipped."""
+    found = defaultdict[int, list[Kernel]](list)
+    for line in text.partition(b"\0")[0].decode("utf-8", "replace").splitlines():
+        call, count, name = [*line.split("\t", 2), "", ""][:3]
         name = "".join(c if c.isprintable() else "?" for c in name).strip()
-        if name and count.isascii() and count.isdigit() and int(count[:9]) > 0:
-            yield Kernel(name=name, launches=int(count[:9]))
+        numbers = [int(digits[:9]) if digits.isascii() and digits.isdigit() else 0 for digits in (call, count)]
+        if name and all(numbers) and len(found[numbers[0]]) < MOST_NAMES:
+            found[numbers[0]].append(Kernel(name=name, launches=numbers[1]))
+    return found
 
 
 @dataclass

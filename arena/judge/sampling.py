@@ -59,6 +59,7 @@ class Sampling:
 
 CPU = Sampling()
 GPU = Sampling(
+    window_s=0.005,
     min_calls=8,
     max_calls=128,
     drift=0.01,

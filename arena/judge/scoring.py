@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from arena.judge.device.detect import open_device
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection, refusal_under_way
 from arena.judge.sampling import Sampling
-from arena.judge.score_math import ceiling, interval, median_of_medians, peak_fraction
+from arena.judge.score_math import interval, median_of_medians, peak_fraction
 from arena.judge.sets import Seeds
 from arena.judge.verify import worse
 from arena.sandboxes import Sandbox
@@ -81,20 +81,24 @@ def score(
             if reason := problem_code.lacking(problem, code.rate, hardware, device.record.tflops):
                 raise JudgeError(reason)
             sampling = replace(sampling or device.sampling, cold_bytes=device.sampling.cold_bytes)
-            context = timing.ScoringContext(problem, code, device.memory, sampling, seeds, stopwatch)
+            context = timing.ScoringContext(problem, code, device.record, device.memory, sampling, seeds, stopwatch)
             before = device.conditions()
             start = partial(worker_client.start, submission, sandbox=sandbox, logs=logs, total_limit_s=sampling.total_limit_s)
             start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env, note=notes.append)
             start = partial(start, absent=problem.absent_libraries)
-            processes = evaluation.run(context, hardware.profile, start, device.anchor_gb_s, report)
+            with ExitStack() as stack:
+                # Started now, so that it imports torch while the others work; it reads the counters when all timing is over.
+                reads = sampling.counters and hardware.profile == "gpu"
+                counters = stack.enter_context(kernels.counters(context, start)) if reads else None
+                processes = evaluation.run(context, hardware.profile, start, device.anchor_gb_s, report)
+                evidence = _evidence(context, processes[-1].evidence, counters, report)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             timed = [
-                _timed(context, device.record, shape, [process.shapes[number] for process in processes])
+                _timed(context, shape, [process.shapes[number] for process in processes])
                 for number, shape in enumerate(problem.timed(hardware.profile))
             ]
             scored = len(problem.shapes[hardware.profile])
             shapes = tuple(ShapeScore(**dict(each), peak_fraction=each.ceiling_s / each.measured_s) for each in timed[:scored])
-            evidence = _evidence(context, processes[-1].evidence, start, report)
     except Rejection as rejection:
         return _rejected(rejection, notes, timings=stopwatch.timings(), environment=environment, **common)
     except (ArenaError, OSError, MemoryError, RuntimeError) as failure:  # torch raises RuntimeError when memory is short
@@ -172,26 +176,23 @@ def _read(submission: Submission, problem: Problem) -> None:
 def _evidence(
     context: timing.ScoringContext,
     launched: tuple[Evidence, ...],
-    start: Callable[..., AbstractContextManager[worker_client.Worker]],
+    counters: kernels.Counters | None,
     report: evaluation.Report,
 ) -> tuple[Evidence, ...]:
     """The kernels that the calls launched, with counters where readable. Rejection for a kernel that the rules exclude."""
     for evidence, name in kernels.excluded_kernels(launched, context.problem.forbidden_kernels):
         text = f"A call launched {name}, a kernel of a library that the problem excludes"
         raise Rejection("forbidden", text, shape=evidence.shape)
-    if not (launched and context.sampling.counters):
+    if counters is None:
         return launched
     report("reading the counters")
     with context.stopwatch.phase("evidence"):
-        wrapper = kernels.counters_command()
-        if isinstance(wrapper, str):
-            return kernels.with_note(launched, wrapper)
-        return kernels.with_counters(context, partial(start, wrapper=wrapper), launched)
+        return counters.read(launched)
 
 
-def _timed(context: timing.ScoringContext, device: Device, shape: Shape, runs: list[timing.ShapeTiming]) -> TimedShape:
+def _timed(context: timing.ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]) -> TimedShape:
     """The timings of one shape by all processes, reduced to its time."""
-    least = ceiling(context.problem.flops(shape), context.problem.bytes(shape), device, context.code.rate)
+    least = context.ceiling(shape)
     # The least of the processes' overheads: nothing that disturbs a machine lowers it.
     overhead_s = min(run.overhead.window_s for run in runs)
     samples = tuple(run.samples_s(overhead_s) for run in runs)
@@ -205,7 +206,7 @@ def _timed(context: timing.ScoringContext, device: Device, shape: Shape, runs: l
     if alone_s is not None and (vetoed or (runs[0].launch_mode == "stream" and alone_s > measured_s)):
         samples, measured_s = alone, alone_s
     if not measured_s >= least.seconds:
-        _reject_impossible(shape, measured_s, least.seconds, device)
+        _reject_impossible(shape, measured_s, least.seconds, context.device)
     error = runs[0].error
     for run in runs[1:]:
         error = worse(error, run.error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections.abc import Iterable, Iterator
@@ -20,12 +19,12 @@ from arena.judge.device.memory import Layout, Memory, layout
 from arena.judge.problem_code import ProblemCode, Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import Sampling
-from arena.judge.score_math import half_width
+from arena.judge.score_math import Ceiling, ceiling, half_width
 from arena.judge.sets import Disturbed, InputSpec, Seeds, Sets, WindowResult, make, write
 from arena.judge.verify import verify, worse, written
 from arena.judge.window import PREPARE_TRIES, retried, window
 from arena.judge.worker_client import Worker
-from arena.schema import Errors, LaunchMode, Problem, Timings
+from arena.schema import Device, Errors, LaunchMode, Problem, Timings
 
 SHORTEST_CALL_S = 1e-7
 """No call takes less. A window shorter than its overhead was disturbed, and must not reach the statistics as zero."""
@@ -74,15 +73,20 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class ScoringContext:
-    """What one scoring needs everywhere: the problem, its code, the device's memory, the effort, the seeds and the stopwatch."""
+    """What one scoring needs everywhere: the problem, its code, the device and its memory, the effort, seeds and stopwatch."""
 
     problem: Problem
     code: ProblemCode
+    device: Device
     memory: Memory
     sampling: Sampling
     seeds: Seeds
     stopwatch: Stopwatch
     _layouts: dict[tuple[object, ...], Layout] = field(default_factory=dict)
+
+    def ceiling(self, shape: Shape) -> Ceiling:
+        """The least time that a call takes on the device."""
+        return ceiling(self.problem.flops(shape), self.problem.bytes(shape), self.device, self.code.rate)
 
     def room(self, shape: Shape) -> int:
         """How many sets of the public inputs there is memory for; JudgeError where the device holds too few."""
@@ -119,11 +123,18 @@ class Overhead(NamedTuple):
     """The judge's own part of a window's time on one shape, measured in one worker before it loads the submission."""
 
     window_s: float
-    publish_s: float = math.inf
-    """Publishing the inputs of a window on an idle GPU."""
-    alone_s: float = math.inf
+    calls: int = 2
+    """In the windows that it was measured with: at least as many as the timed ones have."""
+    publish_s: float = 0.0
+    """Publishing the inputs of such a window on an idle GPU."""
+    alone_s: float = 0.0
     """The judge's own part of the time of one call alone."""
-    alone_publish_s: float = math.inf
+    alone_publish_s: float = 0.0
+
+    def late_s(self, window: WindowResult, calls: int) -> float:
+        """How much longer than on an idle GPU it took to publish the inputs of that many calls: something ran meanwhile."""
+        each_s = (self.publish_s - self.alone_publish_s) / (self.calls - 1)
+        return max(0.0, window.publish_s - self.alone_publish_s - (calls - 1) * each_s)
 
 
 @dataclass(frozen=True)
@@ -207,18 +218,25 @@ def calls_that_fill(context: ScoringContext, shape: Shape, call_s: float) -> int
     return min(max(fill, cold, sampling.min_calls), room)
 
 
-def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int) -> Overhead:
+def most_calls(context: ScoringContext, shape: Shape) -> int:
+    """The calls that fill a window where each takes the least time that it can."""
+    return calls_that_fill(context, shape, context.ceiling(shape).seconds)
+
+
+def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> Overhead:
     """The judge's own part of a window, in a worker that has not loaded the submission, which could distort it.
 
-    On a GPU the window has as many calls as the timed ones, but the judge's own, whose time is known. Else it has none.
+    On a GPU the window is a chain of the judge's own calls, whose time is known, as many as a timed one may have. Else it has
+    no calls.
     """
-    sampling, limit_s = context.sampling, context.sampling.first_call_limit_s
+    sampling, limit_s, calls = context.sampling, context.sampling.first_call_limit_s, most_calls(context, shape)
     sets = place(context, worker, shape, "public", calls)
     runs = range(1 + sampling.empty_windows)  # the first is slow: it wakes the device
-    if launch_mode == "call":
-        empty = [_public_window(context, worker, sets, shape, 0, launch_mode, limit_s) for _ in runs]
+    if context.memory.kind == "host":
+        empty = [_public_window(context, worker, sets, shape, 0, "call", limit_s) for _ in runs]
         return Overhead(median(window.elapsed_s for window in empty[1:]))
     own_s = worker.order("capture", limit_s=limit_s)
+    launch_mode: LaunchMode = "graph"
     how = (launch_mode, sampling.sample, limit_s)
     # The judge's own calls read nothing, so the inputs are what the buffers happen to hold.
     unread, nothing = [InputSpec("public", 0)] * calls, lambda: None
@@ -226,6 +244,7 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape, laun
     alone = [each for _ in runs for each in gpu_window.run(worker, sets, unread[:ALONE_CALLS], nothing, *how, alone=True)]
     return Overhead(
         median(window.elapsed_s for window in own) - own_s,
+        calls,
         median(window.publish_s for window in own),
         median(window.elapsed_s for window in alone) - own_s / calls,
         median(window.publish_s for window in alone),
@@ -265,39 +284,34 @@ def _time_once(
         while not _enough_windows(elapsed, sampling):
             while audits and audits[0] == len(elapsed):
                 audits.pop(0)
-                _audit_window(context, worker, sets, shape, launch_mode, overhead.publish_s)
-            limit_s = sampling.call_limit_s
-            done = _public_window(context, worker, sets, shape, calls, launch_mode, limit_s, 1, overhead.publish_s)
+                _audit_window(context, worker, sets, shape, launch_mode)
+            done = _public_window(context, worker, sets, shape, calls, launch_mode, sampling.call_limit_s, tries=1)
             worst = worse(worst, verify(done, sets, context.code, context.problem, shape))
             written(sets.all_outputs(calls), context.problem, shape)
-            elapsed.append(done.elapsed_s)
+            elapsed.append(done.elapsed_s + overhead.late_s(done, calls))
         for _ in range(sampling.alone_windows):
-            windows = _alone(context, worker, sets, shape, launch_mode, overhead.alone_publish_s)
+            windows = _alone(context, worker, sets, shape, launch_mode)
             for each in windows:
                 worst = worse(worst, verify(each, sets, context.code, context.problem, shape))
                 if each.unsampled:
                     written(tuple(tensor.reshape(1, -1) for tensor in each.unsampled), context.problem, shape)
-            alone += [each.elapsed_s for each in windows]
+            alone += [each.elapsed_s + overhead.late_s(each, 1) for each in windows]
     return ShapeTiming(launch_mode, calls, tuple(elapsed), tuple(alone), overhead, worst)
 
 
-def _alone(
-    context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode, publish_alone_s: float
-) -> list[WindowResult]:
+def _alone(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode) -> list[WindowResult]:
     """Windows of one call each on a GPU, from a cold cache: what a call takes that has no others beside it."""
 
     def play() -> list[WindowResult]:
         inputs = [InputSpec("public", seed) for seed in context.seeds.take(min(sets.count, ALONE_CALLS))]
         prepare = partial(make, sets, inputs, context.code, shape)
         limit_s = context.sampling.call_limit_s
-        return gpu_window.run(worker, sets, inputs, prepare, launch_mode, 1, limit_s, publish_alone_s, alone=True)
+        return gpu_window.run(worker, sets, inputs, prepare, launch_mode, 1, limit_s, alone=True)
 
     return retried(play)
 
 
-def _audit_window(
-    context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode, publish_alone_s: float
-) -> None:
+def _audit_window(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode) -> None:
     """A window like the timed ones with half of its sets of hidden input classes. Several are verified; its time is dropped."""
     # Classes whose tensors have the sizes of the public ones, so that they fit in the same buffers.
     fitting = (name for name in context.code.input_classes if context.input_layout(shape, name) == sets.input_layout)
@@ -308,7 +322,7 @@ def _audit_window(
         return [InputSpec(dice.choice((dice.choice(input_classes), "public")), seed) for seed in context.seeds.take(sets.count)]
 
     how = (launch_mode, context.sampling.audit_sample, context.sampling.call_limit_s)
-    done = window(worker, sets, context.code, shape, draw, *how, tries=1, publish_alone_s=publish_alone_s)
+    done = window(worker, sets, context.code, shape, draw, *how, tries=1)
     verify(done, sets, context.code, context.problem, shape)
 
 
@@ -331,7 +345,6 @@ def _public_window(
     launch_mode: LaunchMode,
     limit_s: float,
     tries: int = PREPARE_TRIES,
-    publish_alone_s: float = math.inf,
 ) -> WindowResult:
     """A window of `calls` calls on public inputs. A window without calls has a sample too: taking it is part of the overhead."""
 
@@ -339,7 +352,7 @@ def _public_window(
         return [InputSpec("public", seed) for seed in context.seeds.take(calls)]
 
     how = (launch_mode, context.sampling.sample, limit_s)
-    return window(worker, sets, context.code, shape, draw, *how, tries=tries, publish_alone_s=publish_alone_s)
+    return window(worker, sets, context.code, shape, draw, *how, tries=tries)
 
 
 def _enough_windows(samples: list[float], sampling: Sampling) -> bool:

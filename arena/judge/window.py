@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -30,7 +29,6 @@ def window(
     limit_s: float,
     *,
     tries: int = PREPARE_TRIES,
-    publish_alone_s: float = math.inf,
 ) -> WindowResult:
     """Run one call on each input set that `draw` names.
 
@@ -39,14 +37,14 @@ def window(
 
     Disturbed when something ran beside each of the `tries` at making inputs. What ran has seen no values that are kept: the
     judge freezes the worker again and makes new ones. It may have seen their input classes. So where those are secret, there is
-    only one try. `publish_alone_s` is how long publishing takes on an idle device; infinite where no time counts.
+    only one try.
     """
     if worker.gate is not None:
 
         def play() -> WindowResult:
             inputs = draw()
             prepare = partial(make, sets, inputs, code, shape)
-            [done] = gpu_window.run(worker, sets, inputs, prepare, launch_mode, sample, limit_s, publish_alone_s)
+            [done] = gpu_window.run(worker, sets, inputs, prepare, launch_mode, sample, limit_s)
             return done
 
         return retried(play, tries)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -14,6 +17,8 @@ from arena.judge.worker import cuda_driver
 SHARE_OF_FREE = 0.5
 """Most of the free memory that one shape's sets may take, staging included. The solution and the reference need the rest."""
 TIMES_THE_CACHE = 3
+QUEUE_LIMIT_S = 1.0
+"""Far more than it takes to queue a window."""
 RELEASE_LIMIT_S, POLL_S = 60.0, 1e-3
 """How long a released stream may take to become empty: it makes inputs and copies them."""
 
@@ -38,13 +43,27 @@ class CudaGate(cuda_driver.Gate):
     def __init__(self, index: int, free: torch.cuda.Stream) -> None:
         memory, self.fd = cuda_driver.allocate(cuda_driver.GATE_BYTES, index)
         memory.tensor.zero_()
+        self._started = torch.zeros(1, dtype=torch.int32, pin_memory=True)
         torch.cuda.synchronize(index)
         super().__init__(memory)
-        self._last, self._free = 0, free
+        self._last, self._starts, self._free = 0, 0, free
 
     def next(self, rounds: int) -> int:
         first, self._last = self._last + 1, self._last + rounds
         return first
+
+    @contextmanager
+    def queued(self) -> Iterator[None]:
+        self._starts += 1
+        cuda_driver.wait_for_word(self._started.data_ptr(), self._starts)
+        # Some first use of the driver may wait for the device, and would wait for ever.
+        start = threading.Timer(QUEUE_LIMIT_S, self._started.fill_, (self._starts,))
+        start.start()
+        try:
+            yield
+        finally:
+            start.cancel()
+            self._started.fill_(self._starts)
 
     def release(self) -> None:
         passed = torch.cuda.Event()
@@ -79,6 +98,7 @@ class CudaMemory:
         cache_bytes = torch.cuda.get_device_properties(index).L2_cache_size
         self._junk = torch.zeros(TIMES_THE_CACHE * cache_bytes // 4, device=self.device)
         self._sum = torch.zeros((), device=self.device)
+        self._junk[: len(self._junk) // 2].copy_(self._junk[-(len(self._junk) // 2) :])  # the driver's code for it is loaded now
         self._staging: CudaBuffer | None = None
         # Read once, before any worker starts: a submission that hoards memory must not make the windows smaller.
         torch.cuda.empty_cache()

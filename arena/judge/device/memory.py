@@ -10,6 +10,7 @@ import math
 import mmap
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -42,6 +43,10 @@ class Gate(Protocol):
 
     def next(self, rounds: int) -> int:
         """The first of that many fresh numbers."""
+
+    def queued(self) -> AbstractContextManager[None]:
+        """Hold the judge's stream until all that the block queues is there, so that none of it waits for the host. Nothing in the
+        block may wait for the stream or take new memory from the driver."""
 
     def open(self, number: int) -> None:
         """Let the worker's stream pass, when the judge's stream comes to this."""

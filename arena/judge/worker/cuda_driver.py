@@ -92,23 +92,33 @@ class Gate:
 
     def __init__(self, memory: Bytes) -> None:
         self.memory = memory
-        self._opened, self._done = (driver.CUdeviceptr(int(memory.address) + offset) for offset in (0, DONE_OFFSET_BYTES))
+        self._opened, self._done = (int(memory.address) + offset for offset in (0, DONE_OFFSET_BYTES))
 
     def open(self, number: int) -> None:
         """Let the worker's stream pass `wait_open(number)`."""
-        call(driver.cuStreamWriteValue32, _stream(), self._opened, driver.cuuint32_t(number), 0)
+        write_word(self._opened, number)
 
     def wait_open(self, number: int) -> None:
         """Hold the stream until the judge has opened the gate for `number`."""
-        call(driver.cuStreamWaitValue32, _stream(), self._opened, driver.cuuint32_t(number), AT_LEAST)
+        wait_for_word(self._opened, number)
 
     def report_done(self, number: int) -> None:
         """Let the judge's stream pass `wait_done(number)`."""
-        call(driver.cuStreamWriteValue32, _stream(), self._done, driver.cuuint32_t(number), 0)
+        write_word(self._done, number)
 
     def wait_done(self, number: int) -> None:
         """Hold the stream until `number` is reported as done."""
-        call(driver.cuStreamWaitValue32, _stream(), self._done, driver.cuuint32_t(number), AT_LEAST)
+        wait_for_word(self._done, number)
+
+
+def write_word(address: int, number: int) -> None:
+    """Queue the writing of a 32-bit word on torch's current stream."""
+    call(driver.cuStreamWriteValue32, _stream(), driver.CUdeviceptr(address), driver.cuuint32_t(number), 0)
+
+
+def wait_for_word(address: int, number: int) -> None:
+    """Hold torch's current stream until the 32-bit word there is at least `number`."""
+    call(driver.cuStreamWaitValue32, _stream(), driver.CUdeviceptr(address), driver.cuuint32_t(number), AT_LEAST)
 
 
 class Chain:
