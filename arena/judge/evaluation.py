@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import torch
-
+from arena.errors import JudgeError
 from arena.judge import kernels, timing
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
@@ -72,9 +71,9 @@ def run(
             checker.wait_until_ready(context.memory)
             timing.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
             _build(context, [(checker, checked), *((worker, shapes) for _, worker in workers)], report)
-            with context.stopwatch.phase("check"), reject_out_of_memory():
+            with context.stopwatch.phase("check"):
                 _check(context, checker, checked, report)
-            with context.stopwatch.phase("benchmark"), reject_out_of_memory():
+            with context.stopwatch.phase("benchmark"):
                 specs = _window_specs(context, checker, scored, shapes[len(scored) :])
         if not workers:
             workers, overheads = _built(context, start, stack, shapes, report)
@@ -119,7 +118,8 @@ def _time_all(
             dropped = (*result.dropped, result.anchors_gb_s)
             # By now the others have loaded the submission, whose kernels could lengthen what is measured: the overheads stay.
             with start() as another:
-                another.wait_until_ready(context.memory)
+                if not _ready(context, another):
+                    break
                 _build(context, [(another, shapes)], report)
                 result = replace(_time_process(context, another, *arguments), dropped=dropped)
         results.append(result)
@@ -183,18 +183,27 @@ def _time_process(
     """Time every shape in a worker that was built: scored ones first. `with_evidence` profiles a call on each of those."""
     before_gb_s = _settled_gb_s(anchor, context.sampling.drift)
     arguments = list(zip(shapes, specs, overheads, strict=True))
-    with context.stopwatch.phase("benchmark"), reject_out_of_memory():
+    with context.stopwatch.phase("benchmark"):
         timing.reserve_for(context, worker, [(shape, spec.calls) for shape, spec in zip(shapes, specs, strict=True)])
         timed = [_time(context, worker, *each) for each in arguments[:scored]]
     worker.freeze()
     # Before the worker ends: for some time after that the driver is busy taking its memory back. And before the latency shapes:
     # what a submission does on them cannot have the scored shapes timed again.
     anchors = (before_gb_s, _settled_gb_s(anchor, context.sampling.drift))
-    with context.stopwatch.phase("benchmark"), reject_out_of_memory():
+    with context.stopwatch.phase("benchmark"):
         timed += [_time(context, worker, *each) for each in arguments[scored:]]
-    with context.stopwatch.phase("evidence"), reject_out_of_memory():
+    with context.stopwatch.phase("evidence"):
         evidence = kernels.launched_kernels(context, worker, shapes[:scored]) if with_evidence else ()
     return ProcessResult(tuple(timed), evidence, anchors)
+
+
+def _ready(context: timing.ScoringContext, worker: Worker) -> bool:
+    """Whether a further worker can work beside others with the submission, which may hold all memory: no failure of the judge."""
+    try:
+        worker.wait_until_ready(context.memory)
+    except JudgeError:
+        return False
+    return True
 
 
 def _prepare(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, ...]) -> list[timing.Overhead]:
@@ -218,7 +227,7 @@ def _build(context: timing.ScoringContext, jobs: list[tuple[Worker, tuple[Shape,
 
     report("building")
     at_once = len(jobs) if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
-    with context.stopwatch.phase("build"), reject_out_of_memory(), ThreadPoolExecutor(at_once) as pool:
+    with context.stopwatch.phase("build"), ThreadPoolExecutor(at_once) as pool:
         for done in [pool.submit(build, *job) for job in jobs]:
             done.result()
 
@@ -232,16 +241,6 @@ def _settled_gb_s(anchor: Callable[[], float], drift: float) -> float:
             return now
         last = now
     return last
-
-
-@contextmanager
-def reject_out_of_memory() -> Iterator[None]:
-    """The judge shares the device's memory with the submission, which must leave the judge what it needs."""
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        text = "The device's memory ran out with the solution loaded. Inputs take up to half of it, and checking needs some more"
-        raise Rejection("crashed", f"{text}: allocate less") from None
 
 
 def _check(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> None:

@@ -241,7 +241,8 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> O
     # The judge's own calls read nothing, so the inputs are what the buffers happen to hold.
     unread, nothing = [InputSpec("public", 0)] * calls, lambda: None
     own = [gpu_window.run(worker, sets, unread, nothing, *how)[0] for _ in runs][1:]
-    alone = [each for _ in runs for each in gpu_window.run(worker, sets, unread[:ALONE_CALLS], nothing, *how, alone=True)]
+    batches = range(sampling.alone_windows)
+    alone = [each for _ in batches for each in gpu_window.run(worker, sets, unread[:ALONE_CALLS], nothing, *how, alone=True)]
     return Overhead(
         median(window.elapsed_s for window in own) - own_s,
         calls,

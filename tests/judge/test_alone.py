@@ -1,5 +1,6 @@
 """What the windows of a GPU's shape become: the overhead taken off, and a call alone that counts where calls overlapped."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +12,21 @@ from arena.errors import JudgeError
 from arena.judge import scoring, timing
 from arena.judge.device.memory import layout
 from arena.judge.sampling import GPU
+from arena.judge.sets import WindowResult
 from arena.schema import Device, LaunchMode
 
 DEVICE = Device(name="a GPU", bandwidth_gb_s=1000.0, tflops={"bf16": 100.0}, ceilings="datasheet")
 PROBLEM = SimpleNamespace(flops=lambda shape: 1.0, bytes=lambda shape: 5e4, name="made_up")
-CONTEXT: Any = SimpleNamespace(problem=PROBLEM, code=SimpleNamespace(rate="bf16"), sampling=GPU)
+UNUSED: Any = None
+CONTEXT: Any = timing.ScoringContext(
+    PROBLEM,  # type: ignore[arg-type]
+    SimpleNamespace(rate="bf16"),  # type: ignore[arg-type]
+    DEVICE,
+    memory=UNUSED,
+    sampling=GPU,
+    seeds=UNUSED,
+    stopwatch=UNUSED,
+)
 OVERHEAD_S, ALONE_OVERHEAD_S = 290e-6, 295e-6
 
 
@@ -23,13 +34,25 @@ def process(
     call_s: float, alone_s: float, overhead_s: float = OVERHEAD_S, launch_mode: LaunchMode = "graph"
 ) -> timing.ShapeTiming:
     """Three windows of ten calls, and three calls alone, in one worker process."""
-    overhead = timing.Overhead(overhead_s, 1e-4, ALONE_OVERHEAD_S, 1e-5)
+    overhead = timing.Overhead(overhead_s, 10, 1e-4, ALONE_OVERHEAD_S, 1e-5)
     windows, alone = (OVERHEAD_S + 10 * call_s,) * 3, (ALONE_OVERHEAD_S + alone_s,) * 3
     return timing.ShapeTiming(launch_mode, 10, windows, alone, overhead, {"rel_fro": 0.0})
 
 
 def timed(*processes: timing.ShapeTiming) -> Any:
-    return scoring._timed(CONTEXT, DEVICE, {"N": 1}, list(processes))
+    return scoring._timed(CONTEXT, {"N": 1}, list(processes))
+
+
+@pytest.mark.parametrize(
+    ("publish_us", "calls", "late_us"),
+    [(100, 10, 0), (130, 10, 30), (90, 10, 0), (50, 5, 0), (57, 5, 7), (10, 1, 0), (12, 1, 2)],
+    ids=["in time", "late", "early", "half", "half and late", "alone", "alone and late"],
+)
+def test_publishing_for_longer_than_alone_counts(publish_us: float, calls: int, late_us: float) -> None:
+    """What runs on the GPU meanwhile could work on the inputs, and takes turns with the copy."""
+    overhead = timing.Overhead(OVERHEAD_S, 10, 100e-6, ALONE_OVERHEAD_S, 10e-6)
+    done = WindowResult(1e-3, publish_us / 1e6, (), {})
+    assert overhead.late_s(done, calls) == pytest.approx(late_us / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +102,7 @@ def planned(room_gb: float, monkeypatch: pytest.MonkeyPatch) -> tuple[timing.Sco
     """A context for sets with inputs of 0.8 GB and outputs of 0.4 GB, of which the judge holds the inputs twice."""
     import torch
 
-    memory = SimpleNamespace(room_bytes=lambda: int(room_gb * 1e9))
-    unused: Any = None
-    context = timing.ScoringContext(PROBLEM, unused, memory, GPU, unused, unused)  # type: ignore[arg-type]
+    context = replace(CONTEXT, memory=SimpleNamespace(room_bytes=lambda: int(room_gb * 1e9)))
     monkeypatch.setattr(timing.ScoringContext, "input_layout", lambda *_: layout([((800_000_000,), torch.uint8)]))
     monkeypatch.setattr(timing.ScoringContext, "output_layout", lambda *_: layout([((400_000_000,), torch.uint8)]))
     return context, {"N": 1}

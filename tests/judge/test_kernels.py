@@ -88,21 +88,55 @@ def test_tensor_metrics_take_a_total_or_its_parts() -> None:
 
 
 def test_kernel_names_are_read_line_by_line() -> None:
-    text = b"12\tattend\n1\tvoid at::copy<float>(int)\n\0\0\0left over"
-    assert [(k.launches, k.name) for k in evidence._kernels(text)] == [(12, "attend"), (1, "void at::copy<float>(int)")]
+    text = b"1\t12\tattend\n2\t3\tattend\n1\t1\tvoid at::copy<float>(int)\n\0\0\0left over"
+    found = {call: [(k.launches, k.name) for k in kernels] for call, kernels in evidence._kernels(text).items()}
+    assert found == {1: [(12, "attend"), (1, "void at::copy<float>(int)")], 2: [(3, "attend")]}
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"attend", b"\t", b"0\tattend", b"-1\tattend", b"1e3\tattend", b"3\t", "²\tattend".encode(), b"\xff\xfe"]
+    "line",
+    [
+        b"",
+        b"attend",
+        b"\t\t",
+        b"1\tattend",
+        b"1\t0\tattend",
+        b"0\t1\tattend",
+        b"1\t-1\tattend",
+        b"1\t1e3\tattend",
+        b"1\t3\t",
+        b"\xff\xfe",
+        "1\t²\tattend".encode(),
+    ],
 )
 def test_invalid_kernel_lines_are_skipped(line: bytes) -> None:
-    assert [k.name for k in evidence._kernels(line + b"\n2\treal\n")] == ["real"]
+    assert [k.name for k in evidence._kernels(line + b"\n1\t2\treal\n")[1]] == ["real"]
 
 
 def test_kernel_names_are_limited_and_made_printable() -> None:
-    kernels = list(evidence._kernels(b"".join(b"9999999999999\t\x1b[2Jk%d\n" % n for n in range(10_000))))
+    kernels = evidence._kernels(b"".join(b"1\t9999999999999\t\x1b[2Jk%d\n" % n for n in range(10_000)))[1]
     assert len(kernels) == evidence.MOST_NAMES
     assert kernels[0] == Kernel(name="?[2Jk0", launches=999_999_999)
+
+
+SHAPES = tuple(Evidence(shape={"N": size}) for size in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("marks", "read_bytes", "note"),
+    [
+        (0, (None, None), "the counters show 0 of 2 calls"),
+        (1, (7, None), "the counters show 1 of 2 calls"),
+        (2, (7, 7), ""),
+        (3, (None, None), "the counters show 3 calls where 2 were made"),
+    ],
+)
+def test_counters_belong_to_calls_by_their_marks(marks: int, read_bytes: tuple[int | None, ...], note: str) -> None:
+    rows = [row(2 * n, SPIN, evidence.READ, "1") + "\n" + row(2 * n + 1, "k", evidence.READ, "7") for n in range(marks)]
+    found = evidence.counted(SHAPES, printed(*rows))
+    assert tuple(each.dram_read_bytes for each in found) == read_bytes
+    assert [each.proof for each in found] == ["unproven" if bytes_ is None else "counters" for bytes_ in read_bytes]
+    assert found[-1].note.startswith(note) and bool(found[-1].note) == bool(note)
 
 
 VENDOR = (

@@ -130,7 +130,8 @@ def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
     asked = problem(tmp_path)
     few = replace(QUICK, min_calls=2, max_calls=2, min_windows=1, max_windows=1, audit_windows=0, drift=0.01, repeats=1)
     with open_device(catalog.hardware("cpu"), 0) as device:
-        context = ScoringContext(asked, problem_code.load(asked, "cpu", FOLDER), device.memory, few, Seeds(), Stopwatch())
+        code = problem_code.load(asked, "cpu", FOLDER)
+        context = ScoringContext(asked, code, device.record, device.memory, few, Seeds(), Stopwatch())
         submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
         how: dict[str, Any] = {"cpus": device.cpus, "gpu": None, "env": device.env, "logs": None, "total_limit_s": 300.0}
         start = partial(worker_client.start, submission, sandbox=bwrap, **how)

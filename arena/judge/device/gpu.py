@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,8 +21,9 @@ from arena.schema import Device, Hardware, Rate
 ENV = {"TRITON_CACHE_DIR": "/tmp/triton", "TORCH_EXTENSIONS_DIR": "/tmp/extensions", "CUDA_CACHE_PATH": "/tmp/cuda"}
 """Compilers' caches on the sandbox's own /tmp: empty for each worker, so that nothing passes from one to the next."""
 ANCHOR_BYTES, ANCHOR_COPIES = 256_000_000, 400
-ANCHOR_WARM_UP = 1500
-"""Copies before the first that counts, about 0.2 s: an idle GPU has lowered its clocks and takes that long to raise them."""
+ANCHOR_WARM_UP, ANCHOR_REST_S = 1500, 0.1
+"""Copies before the first that counts, about 0.2 s, where the last reading is longer ago than this: an idle GPU has lowered its
+clocks and takes that long to raise them."""
 TIMES_THE_CACHE = 3
 # Read by the driver when it starts: streams that share a hardware queue wait for each other, also at a gate.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
@@ -85,10 +88,12 @@ def _anchor(index: int) -> Callable[[], float]:
     """A trusted copy between two fixed buffers of its own: its rate changes only when the device's speed does."""
     source = torch.zeros(ANCHOR_BYTES, dtype=torch.uint8, device=f"cuda:{index}")
     target = torch.empty_like(source)
+    read_s = -math.inf
 
     def gb_s() -> float:
         """The best of many copies, read and write counted, GB/s (1e9)."""
-        for _ in range(ANCHOR_WARM_UP):
+        nonlocal read_s
+        for _ in range(ANCHOR_WARM_UP if time.monotonic() - read_s > ANCHOR_REST_S else 0):
             target.copy_(source)
         times_ms = []
         for _ in range(ANCHOR_COPIES):
@@ -98,6 +103,7 @@ def _anchor(index: int) -> Callable[[], float]:
             end.record()
             end.synchronize()
             times_ms.append(float(begin.elapsed_time(end)))
+        read_s = time.monotonic()
         return 2 * ANCHOR_BYTES / min(times_ms) / 1e6
 
     return gb_s

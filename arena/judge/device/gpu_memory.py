@@ -16,6 +16,8 @@ from arena.judge.worker import cuda_driver
 
 SHARE_OF_FREE = 0.5
 """Most of the free memory that one shape's sets may take, staging included. The solution and the reference need the rest."""
+SHARE_CACHED = 1 / 16
+"""Most of the device's memory that torch may keep for later in the judge: the submission may want it."""
 TIMES_THE_CACHE = 3
 QUEUE_LIMIT_S = 1.0
 """Far more than it takes to queue a window."""
@@ -103,6 +105,7 @@ class CudaMemory:
         # Read once, before any worker starts: a submission that hoards memory must not make the windows smaller.
         torch.cuda.empty_cache()
         self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
+        self._cache_bytes = int(torch.cuda.mem_get_info(index)[1] * SHARE_CACHED)
 
     def gate(self) -> Gate | None:
         return CudaGate(self._index, self._free)
@@ -125,6 +128,8 @@ class CudaMemory:
 
     def settle(self) -> None:
         torch.cuda.synchronize(self._index)
+        if torch.cuda.memory_reserved(self._index) - torch.cuda.memory_allocated(self._index) > self._cache_bytes:
+            torch.cuda.empty_cache()
 
     def room_bytes(self) -> int | None:
         return self._room_bytes

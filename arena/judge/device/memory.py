@@ -87,7 +87,7 @@ class Memory(Protocol):
         """Make every line of the last cache ordinary again, also lines that a submission set aside to outlive a window."""
 
     def settle(self) -> None:
-        """Wait until all work that the judge has queued on the device is done."""
+        """Wait until all work that the judge has queued on the device is done; give back memory that it holds for later."""
 
     def room_bytes(self) -> int | None:
         """The most that one shape's sets may take, staging included; None where `Sampling.sets_bytes` is the limit."""
