@@ -31,8 +31,8 @@ REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
 MOST_RETRIES = 1
 """A shape retried more often is flagged, too: a submission that disturbs itself may be choosing its try."""
-LEAST_SHARE = 0.99
-"""Share of the formula's operations that the counters must show in the problem's arithmetic."""
+LEAST_SHARE, TRACES = 0.99, 0.01
+"""Share of the formula's operations that the counters must show in the problem's arithmetic, and may show in an excluded one."""
 
 
 ALONE_MARGIN, ALONE_SLACK_S = 0.02, 10e-6
@@ -187,7 +187,11 @@ def _evidence(
         return launched
     report("reading the counters")
     with context.stopwatch.phase("evidence"):
-        return counters.read(launched)
+        found = counters.read(launched)
+    for evidence in found:
+        if text := excluded_arithmetic(context.problem, evidence):
+            raise Rejection("forbidden", text, shape=evidence.shape)
+    return found
 
 
 def _timed(context: timing.ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]) -> TimedShape:
@@ -253,6 +257,14 @@ def unexpected_arithmetic(problem: Problem, shapes: Sequence[ShapeScore], eviden
         shares = ", ".join(f"{dtype} {ops / flops:.2f}" for dtype, ops in sorted(seen.tensor_ops.items())) or "nothing"
         found.append(f"{timing.shape_text(shape.shape)} ({shares} of the work)")
     return f"not {wanted}: the tensor cores multiplied otherwise on {'; '.join(found)}" if found else ""
+
+
+def excluded_arithmetic(problem: Problem, evidence: Evidence) -> str:
+    """What the tensor cores multiplied though the problem excludes it; empty where the counters show traces of it at most."""
+    flops = problem.flops(evidence.shape)
+    seen = [dtype for dtype in problem.excluded_arithmetic if evidence.tensor_ops.get(dtype, 0.0) > TRACES * flops]
+    shares = ", ".join(f"{dtype} numbers ({evidence.tensor_ops[dtype] / flops:.2f} of the work)" for dtype in seen)
+    return f"The tensor cores multiplied {shares}, which the problem excludes" if seen else ""
 
 
 def _reject_impossible(shape: Shape, measured_s: float, ceiling_s: float, device: Device) -> None:

@@ -76,6 +76,8 @@ class Problem(Record):
     every name with that start. `torch.Tensor.x` covers `.x` of every possible tensor, `operator.matmul` the operator `@`."""
     arithmetic: Rate | None = None
     """The arithmetic of the tensor cores when compute is the bound. A score whose counters show less of it says so."""
+    excluded_arithmetic: tuple[Rate, ...] = ()
+    """What the tensor cores may not multiply. A submission whose counters show more than traces of it is `forbidden`."""
     forbidden_kernels: tuple[str, ...] = ()
     """Names of GPU kernels that no call may launch (`*` and `?` as in file names): kernels of forbidden libraries."""
 

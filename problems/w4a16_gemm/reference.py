@@ -14,6 +14,10 @@ Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 CODE_STD = 4.6
 """Standard deviation of a uniform code from 0 to 15: with scales around K**-0.5 / 4.6 a row of weights has a norm of about 1."""
 
+SPREAD, LARGE = 1.0, 4.0
+"""How the sizes of activations spread (sigma of their logarithm), and how much larger every 97th channel is. So the energy lies
+in single values all over x: a few channels kept apart do not make 8 bits enough for the rest."""
+
 WEIGHTS_AT_ONCE = 2**22
 """Weights that the reference decodes at a time: 32 MiB in fp64, where a GPU's shape as a whole would take up to 3.5 GiB."""
 
@@ -45,7 +49,8 @@ def build(shape: Mapping[str, int], codes: torch.Generator, values: torch.Genera
     z = torch.randn(N, K // G, generator=values, device=device).mul_(1.5).add_(8).round_().clamp_(0, 15).to(torch.uint8)
     first = torch.randint(0, min(97, K), (1,), generator=codes, device=device)
     large = (torch.arange(K, device=device) - first) % 97 == 0
-    x = torch.randn(M, K, generator=values, device=device).mul_(torch.where(large, 30.0, 1.0)).bfloat16()
+    size = torch.randn(M, K, generator=values, device=device).mul_(SPREAD).sub_(SPREAD**2).exp_()
+    x = torch.randn(M, K, generator=values, device=device).mul_(size).mul_(torch.where(large, LARGE, 1.0)).bfloat16()
     return x, qw, s, z
 
 

@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 
 from arena import catalog
 from arena.judge import kernels as evidence
+from arena.judge import scoring
 from arena.judge.scoring import unexpected_arithmetic
 from arena.schema import Evidence, Kernel, ShapeScore
 
@@ -214,3 +215,18 @@ def test_no_warning_without_counters_or_a_compute_bound():
     assert warning({"bf16": 1.0}, FLAT, "memory") == ""
     assert warning({}, proof="unproven") == ""
     assert unexpected_arithmetic(catalog.problem("paged_attention"), [], ()) == ""
+
+
+# ------------------------------------------------------------------ arithmetic that a problem excludes
+
+EIGHT_BITS = catalog.problem("w4a16_gemm")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "share", "refused"), [("int8", 1.0, True), ("fp8", 0.02, True), ("int8", 0.005, False), ("bf16", 1.0, False)]
+)
+def test_excluded_arithmetic_shows_in_the_counters(dtype: str, share: float, refused: bool) -> None:
+    shape = EIGHT_BITS.shapes["gpu"][-1]
+    seen = Evidence(shape=dict(shape), proof="counters", tensor_ops={dtype: share * EIGHT_BITS.flops(shape)})
+    text = f"The tensor cores multiplied {dtype} numbers ({share:.2f} of the work), which the problem excludes"
+    assert scoring.excluded_arithmetic(EIGHT_BITS, seen) == (text if refused else "")

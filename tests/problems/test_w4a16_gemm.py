@@ -42,17 +42,25 @@ def test_public_values_are_as_the_prompt_says():
     assert counts.min() > 0.9 / 16 and counts.max() < 1.1 / 16
     assert abs(z.double().mean() - 8) < 0.1 and 1.4 < z.double().std() < 1.65
     assert 0.45 < s.float().log().std() < 0.55
-    channels = x.float().pow(2).mean(0).sqrt()
-    large = (channels > 10).nonzero().flatten()
+    x = make({"M": 4096, "N": 64, "K": 1024, "G": 128}, 3)[0]  # enough rows to see the channels
+    channels = x.float().abs().log().mean(0).exp()
+    large = (channels > 2 * channels.median()).nonzero().flatten()
     assert len(large) in (x.shape[1] // 97, x.shape[1] // 97 + 1) and (large.diff() == 97).all()
-    assert 20 < channels[large].mean() < 40
+    assert 3.5 < channels[large].mean() / channels.median() < 4.5
+    usual = x.float()[:, channels < 2 * channels.median()]
+    assert 0.9 < usual.pow(2).mean().sqrt() < 1.1 and 0.02 < (usual.abs() > 2.5).float().mean() < 0.06
+
+
+def test_answers_are_of_the_size_of_the_activations():
+    x, qw, s, z = make(PUBLIC[1], 3)
     sizes = [t.double().pow(2).mean().sqrt() for t in (REFERENCE.reference(x, qw, s, z), x)]
     assert 0.5 < sizes[0] / sizes[1] < 2
 
 
 def test_the_large_channels_begin_anywhere():
-    first = {int((make(PUBLIC[1], seed)[0].float().norm(dim=0) > 40).long().argmax()) for seed in range(9)}
-    assert len(first) > 4
+    shape = {"M": 1024, "N": 64, "K": 256, "G": 128}
+    sizes = [make(shape, seed)[0].float().abs().log().mean(0) for seed in range(9)]
+    assert len({int(size[:97].argmax()) for size in sizes}) > 4
 
 
 # ------------------------------------------------------------------ hidden input classes
@@ -63,13 +71,14 @@ def test_uniform_and_extreme_zero_points():
     assert set(make(PUBLIC[1], 3, "extreme_zeros")[3].unique().tolist()) == {0, 15}
 
 
-def test_wide_scales_span_six_orders():
+def test_wide_scales_span_four_orders():
     s, usual = (make(PUBLIC[1], 3, input_class)[2].float() for input_class in ("wide_scales", "public"))
-    assert s.max() / usual.median() > 500 and usual.median() / s.min() > 500
+    assert s.max() / usual.median() > 70 and usual.median() / s.min() > 70
 
 
-def test_all_codes_fifteen():
-    assert (codes(make(PUBLIC[1], 3, "all_fifteen")[1]) == 15).all()
+def test_all_codes_fifteen_and_no_sum_cancels():
+    x, qw, _, z = make(PUBLIC[1], 3, "all_fifteen")
+    assert (codes(qw) == 15).all() and (z <= 15).all() and (x >= 0).all()
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
@@ -179,22 +188,42 @@ def test_weights_rounded_to_bf16_are_right_with_room(shape, input_class):
         assert IT.within(errors, 1 / 2), (seed, errors)
 
 
-@pytest.mark.parametrize("stem", [stem for stem in IT.wrong if stem != "wrong_int8_split"])
+@pytest.mark.parametrize("stem", IT.wrong)
 def test_wrong_solutions_fail_on_public_inputs(stem):
     wrong = solution(stem)
-    for shape in PUBLIC:
+    for shape in PUBLIC[stem == "wrong_int8_split" :]:  # of two rows it keeps almost all
         for seed in SEEDS:
             inputs = make(shape, seed)
             assert not IT.accepts(wrong(*inputs), inputs), (shape, seed)
 
 
-@pytest.mark.parametrize("shape", PUBLIC, ids=words)
-def test_int8_beside_large_channels_fails_on_scattered_values(shape):
-    wrong = solution("wrong_int8_split")
-    for seed in SEEDS:
-        for input_class, passes in (("public", True), ("scattered", shape["M"] == 2)):
-            inputs = make(shape, seed, input_class)
-            assert IT.accepts(wrong(*inputs), inputs) == passes, (input_class, seed)
+HIDDEN_GPU = [{"M": 67, "N": 1001, "K": 2112, "G": 64}, {"M": 777, "N": 514, "K": 1152, "G": 64}]
+"""Shapes like those that an honest kernel failed on by a hair: many elements, of which the worst counts."""
+
+
+@pytest.mark.parametrize("input_class", INPUT_CLASSES)
+@pytest.mark.parametrize("decode", [rounded_weights, offset_rounded, both_rounded])
+def test_honest_ways_to_decode_pass_on_many_elements(decode, input_class):
+    for shape in HIDDEN_GPU:
+        x, qw, s, z = inputs = make(shape, SEEDS[0], input_class)
+        w = decode(codes(qw), per_weight(s, shape["G"]), per_weight(z, shape["G"]))
+        errors = IT.errors(((x.double() @ w.T).bfloat16(),), inputs)
+        assert IT.within(errors, 0.9), (shape, errors)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.002], ids=["large channels", "and the largest values"])
+def test_eight_bit_activations_fail_on_public_inputs(kept):
+    """Also where what fits 8 bits worst stays as it is: the channels that every row has large, and two values in a thousand."""
+    for shape in ({"M": 64, "N": 512, "K": 4096, "G": 128}, *PUBLIC[1:]):
+        x, qw, s, z = inputs = make(shape, SEEDS[0])
+        rows = x.double().view(shape["M"], -1, shape["G"])
+        size = x.double().abs().mean(0)
+        apart = (size > 2 * size.median()).view(1, -1, shape["G"]) | (rows.abs() > rows.abs().flatten().quantile(1 - kept))
+        rest = rows.masked_fill(apart, 0.0)
+        step = rest.abs().amax(-1, keepdim=True) / 127
+        a = torch.where(apart, rows, (rest / step).round() * step).view_as(x)
+        w = (codes(qw) - per_weight(z, shape["G"])) * per_weight(s, shape["G"])
+        assert not IT.accepts(((a @ w.T).bfloat16(),), inputs), shape
 
 
 def test_the_cheat_fails_once_its_buffers_get_new_weights():
