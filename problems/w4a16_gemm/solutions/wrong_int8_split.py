@@ -1,6 +1,5 @@
 # verdict: incorrect
-# int8 activations per group. Channels that are large beside the others stay as they are. That is not enough: large values are
-# everywhere.
+# int8 activations per group, but for channels that are large beside the others. That is not enough: large values are everywhere.
 
 import torch
 from torch import Tensor
