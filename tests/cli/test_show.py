@@ -8,6 +8,7 @@ import pytest
 from command import ROOT, RUN, Arena, copy
 from records import trial, unsteady
 
+from arena import catalog
 from arena.files import documents
 from arena.sandboxes import bwrap
 
@@ -36,7 +37,8 @@ def test_show_prints_the_annotation(tested: Arena) -> None:
     assert (shown["run_id"], shown["score"]["verdict"]) == (annotation.stem, "missing")
     done = tested("show", annotation.stem)
     assert (done.code, done.out) == (0, "")
-    assert "nop (builtin) on paged_attention v2, cpu, budget 2700 s" in done.err
+    version = catalog.problem("paged_attention").version
+    assert f"nop (builtin) on paged_attention v{version}, cpu, budget 2700 s" in done.err
     assert "verdict missing: there is no solution.py" in done.err
     error = tested.refused("show", annotation.stem[:-4] + "ffff")
     assert f"did you mean '{annotation.stem}'?" in error
