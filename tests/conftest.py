@@ -1,5 +1,6 @@
-"""Shared by all tests: skips that name their reason, and a calm hypothesis."""
+"""Shared by all tests: skips that name their reason, a calm hypothesis, and one torch thread for each pytest worker."""
 
+import os
 from pathlib import Path
 
 import hypothesis
@@ -7,6 +8,11 @@ import pytest
 from command import Arena, copy
 
 from arena.sandboxes import Sandbox
+
+# Set before any test imports torch, and inherited by the programs that tests start. Threads that wait for each other spin: two
+# workers on two idle cores took 84 s of processor time for test_kda_cutlass.py with two threads each, and 20 s with one each.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 # No deadline: the machine may be busy. The same examples everywhere, so that a failure in CI is a failure here.
 hypothesis.settings.register_profile("arena", deadline=None, derandomize=True)

@@ -1,6 +1,7 @@
 """What holds for every problem: the contract on all shapes, the tolerance, honest solutions, and the form of all solutions."""
 
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,11 @@ SHAPES = [pytest.param(name, shape, id=f"{name}-{words(shape)}") for name in NAM
 CLASSES = [(name, input_class) for name in NAMES for input_class in shipped(name).input_classes]
 SOLUTIONS = [pytest.param(name, path, id=f"{name}-{path.stem}") for name in NAMES for path in shipped(name).paths]
 NEEDS_CC = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler `cc` on this machine")
+
+
+@pytest.mark.skipif("PYTEST_XDIST_WORKER" not in os.environ, reason="pytest runs without workers")
+def test_torch_has_one_thread_in_a_pytest_worker():
+    assert torch.get_num_threads() == 1
 
 
 # ------------------------------------------------------------------ inputs
