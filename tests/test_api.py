@@ -5,17 +5,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import ROOT
+from command import ROOT, needs_sandbox
 
 import arena
-from arena.sandboxes import bwrap
 
 NAMES = {
     *("score", "run", "load_problem", "load_annotations", "__version__"),
     *("Annotation", "Problem", "Score", "Passed", "Rejected", "JudgeFailed", "Submission"),
     *("ArenaError", "UsageError", "DataError", "SandboxError", "JudgeError"),
 }
-sandboxed = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
 
 
 def test_exported_names_are_these():
@@ -56,7 +54,7 @@ def test_score_of_a_missing_file_is_a_usage_error(tmp_path: Path):
         arena.score(tmp_path / "none.py", problem="paged_attention", hardware="cpu")
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.parametrize("source", ["def solution(\n", b"def solution(", "# nothing\n\n"], ids=["text", "bytes", "no solution"])
 def test_score_takes_source(source):
     score = arena.score(source, problem="paged_attention", hardware="cpu")
@@ -64,13 +62,13 @@ def test_score_takes_source(source):
     assert score.verdict == "crashed"
 
 
-@sandboxed
+@needs_sandbox
 def test_score_of_an_empty_source_is_missing():
     score = arena.score(b"", problem="paged_attention", hardware="cpu")
     assert (score.verdict, score.message) == ("missing", "solution.py is empty")
 
 
-@sandboxed
+@needs_sandbox
 def test_run_refuses_before_it_starts(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("ARENA_HOME", str(tmp_path))
     with pytest.raises(arena.UsageError, match="2 faults"):

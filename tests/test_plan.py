@@ -4,15 +4,13 @@ import dataclasses
 from typing import Any
 
 import pytest
+from command import needs_sandbox
 
 from arena import catalog
 from arena.errors import ArenaError, UsageError
 from arena.gateway.config import Caps
 from arena.gateway.network import Network
 from arena.plan import plan, seconds, unscorable
-from arena.sandboxes import bwrap
-
-sandboxed = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +21,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
 
 
-@sandboxed
+@needs_sandbox
 def test_plan_resolves_a_built_in_model():
     spec = plan("paged_attention", hardware="cpu", budget="90s")
     assert (spec.problem.name, spec.hardware.name, spec.times.budget_s) == ("paged_attention", "cpu", 90.0)
@@ -33,7 +31,7 @@ def test_plan_resolves_a_built_in_model():
     assert spec.cell().problem_digest
 
 
-@sandboxed
+@needs_sandbox
 def test_plan_is_frozen():
     spec = plan("paged_attention", hardware="cpu")
     with pytest.raises(dataclasses.FrozenInstanceError):

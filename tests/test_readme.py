@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import ROOT
-
-from arena.sandboxes import bwrap
+from command import ROOT, needs_sandbox
 
 TOP = ("README.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md")
 PAGES = [*TOP, *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))]
@@ -19,7 +17,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)")
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
+@needs_sandbox
 def test_python_example_runs_as_printed(tmp_path: Path):
     found = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert found is not None and len(found[1].splitlines()) == 6

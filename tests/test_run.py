@@ -14,11 +14,9 @@ import yaml
 
 pytest.importorskip("torch")
 
-from command import Arena, alive, copy, killed, until
+from command import Arena, alive, copy, killed, needs_sandbox, until
 
-from arena.sandboxes import bwrap
-
-pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+pytestmark = needs_sandbox
 
 RUN = ("run", "--problem", "paged_attention", "--hardware", "cpu")
 DOES_NOT_PARSE = "def solution(*inputs:\n"

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 from agents import AGENTS, ANSWERS_AS, CANARY, SMALL, Agent, Played, against_a_stub, holders, missing, play
+from command import needs_sandbox
 from stub import SUMMED
-
-from arena.sandboxes import bwrap
 
 pytestmark = [
     pytest.mark.cli,
-    pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}"),
+    needs_sandbox,
 ]
 HALVES = CANARY[:9], CANARY[9:]
 # The key is in two halves, because every transcript contains the command. Its findings go into the workspace, whole.

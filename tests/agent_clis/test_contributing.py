@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 from agents import SMALL, against_a_stub, missing
-from command import ROOT
+from command import ROOT, needs_sandbox
 
 from arena import paths
-from arena.sandboxes import bwrap
 
 pytestmark = [
     pytest.mark.cli,
-    pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}"),
+    needs_sandbox,
 ]
 RUN = ("run", "--problem", "paged_attention", "--hardware", "cpu", "--budget", "2m", "--json")
 

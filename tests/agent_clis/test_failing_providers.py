@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 from agents import AGENTS, missing
+from command import needs_sandbox
 from failing import BUDGET_S, BUDGETS_S, EXPECTED, FAILURES, run_against_failure
-
-from arena.sandboxes import bwrap
 
 pytestmark = [
     pytest.mark.cli,
-    pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}"),
+    needs_sandbox,
 ]
 
 

@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from arena.sandboxes import bwrap
+from command import needs_sandbox
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
+pytestmark = needs_sandbox
 
 
 def measured(*words: str) -> list[str]:

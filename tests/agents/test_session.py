@@ -15,6 +15,7 @@ from pathlib import Path
 
 import command
 import pytest
+from command import needs_sandbox
 from records import cell, folders, problem
 from sandbox_programs import SLOW_DEATH
 from sessions import DONE, agent, play, python, spec_of
@@ -33,7 +34,7 @@ from arena.sandboxes.running import SandboxHandle, await_dying
 from arena.schema import Model
 from arena.submission import NoSubmission, collect
 
-pytestmark = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
+pytestmark = needs_sandbox
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from command import needs_sandbox
 from loopback import echo, reach_loopback, upstream
 from sessions import DONE, play, python
 from test_session import run
@@ -18,11 +19,10 @@ from arena.gateway.egress.rules import rule
 from arena.gateway.network import Mode, Network, network
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
-from arena.sandboxes import bwrap
 from arena.schema import Session
 
 assert run  # the fixture
-pytestmark = pytest.mark.skipif(bool(bwrap.missing()), reason=f"no bubblewrap sandbox here: {bwrap.missing()}")
+pytestmark = needs_sandbox
 
 ASK = """
 import http.client, json, os, socket, urllib.error, urllib.parse, urllib.request

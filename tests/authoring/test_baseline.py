@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from command import Arena, copy
+from command import Arena, copy, needs_sandbox
 from records import record, trial
 
 from arena import catalog, paths
@@ -17,10 +17,7 @@ from arena.authoring import baseline
 from arena.errors import DataError
 from arena.results import baselines, leaderboard
 from arena.results.render import page
-from arena.sandboxes import bwrap
 from arena.schema import BaselineLine
-
-sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 ROUGH = "\n\nexact = solution\n\n\ndef solution(*tensors):\n    exact(*tensors)\n    tensors[-1].mul_(1.05)\n"
 FRAIL = "\n\nexact = solution\n\n\ndef solution(*tensors):\n    assert tensors[0].abs().max() < 50\n    exact(*tensors)\n"
@@ -55,7 +52,7 @@ def eager() -> str:
     return (paths.problems() / "paged_attention" / "baselines" / "eager.py").read_text()
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.slow
 def test_baselines_are_measured_stored_and_shown(arena: Arena) -> None:
     (folder(arena) / "eager.py").write_text(eager())

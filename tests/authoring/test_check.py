@@ -9,13 +9,12 @@ import pytest
 
 pytest.importorskip("torch")
 
-from command import Arena, copy
+from command import Arena, copy, needs_sandbox
 
 from arena.authoring import check
-from arena.sandboxes import bwrap
 from arena.schema import Passed, TimedShape
 
-pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+pytestmark = needs_sandbox
 
 CHECK = ("check", "paged_attention", "--hardware", "cpu")
 WRONG = "# verdict: crashed\ndef solution(:\n"

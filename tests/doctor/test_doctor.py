@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Arena, copy
+from command import Arena, copy, needs_sandbox
 
 from arena import catalog, paths
 from arena.doctor.found import Found, Nvml, NvmlGpu, Torch, TorchGpu, inspect_machine, run_probe
 from arena.doctor.gpu import checks, gpus
-from arena.sandboxes import bwrap
 
-sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 no_gpu = pytest.mark.skipif(inspect_machine().driver is not None, reason="this machine has an NVIDIA driver")
 
 H200 = Found(
@@ -64,7 +62,7 @@ def without(*packages: str) -> dict[str, str]:
 # ---------------------------------------------------------------- what is here
 
 
-@sandboxed
+@needs_sandbox
 def test_doctor_lists_every_part(shared: Arena) -> None:
     pytest.importorskip("torch")
     names = {check["name"] for check in shared.json("doctor")}
@@ -246,7 +244,7 @@ def test_canary_is_not_listed(shared: Arena) -> None:
     assert "unknown problem 'canary'" in shared.refused("score", "x.py", "-p", "canary")
 
 
-@sandboxed
+@needs_sandbox
 def test_canary_is_hidden_in_sandboxes(shared: Arena) -> None:
     assert any(paths.canary().is_relative_to(secret) for secret in paths.secrets())
     seen = shared(
@@ -283,7 +281,7 @@ def test_canary_tolerance_rejects_wrong_answers() -> None:
                 assert check.errors(wrong, ref)["rel_fro"] > problem.tolerance["rel_fro"]
 
 
-@sandboxed
+@needs_sandbox
 @no_gpu
 @pytest.mark.slow
 def test_canaries_pass_on_a_cpu(shared: Arena) -> None:
@@ -294,7 +292,7 @@ def test_canaries_pass_on_a_cpu(shared: Arena) -> None:
     assert re.fullmatch(r"incorrect on cpu, \d+\.\d s, as it must be", reported["canary wrong_zeros"]["detail"])
 
 
-@sandboxed
+@needs_sandbox
 @no_gpu
 def test_failing_canary_shows_the_judges_message(arena: Arena) -> None:
     pytest.importorskip("torch")
@@ -315,7 +313,7 @@ def test_no_canary_is_scored_without_a_sandbox(shared: Arena, tmp_path: Path) ->
     assert canary == {"name": "canary", "state": "missing", "detail": "nothing can be scored without sandbox"}
 
 
-@sandboxed
+@needs_sandbox
 def test_absent_gpu_number_is_an_error(shared: Arena) -> None:
     pytest.importorskip("torch")
     done = shared("doctor", "--score", "--gpu", "99")
@@ -323,7 +321,7 @@ def test_absent_gpu_number_is_an_error(shared: Arena) -> None:
     assert "arena: there is no GPU 99" in done.err.splitlines()[-1]
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.gpu
 @pytest.mark.timing
 @pytest.mark.slow

@@ -10,12 +10,11 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from command import Arena, copy
+from command import Arena, copy, needs_sandbox
 from records import trial
 
 from arena.judge.device import calibrate_cpu, calibrate_gpu
 from arena.results import annotations
-from arena.sandboxes import bwrap
 from arena.schema import Annotation
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
@@ -30,7 +29,6 @@ FOUND: dict[str, Any] = {
     "launch_s": 1e-6,
 }
 KNOWN = "import sys; from arena.judge.device.calibrate_gpu import known; print(known(sys.argv[1]) is not None)"
-sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this test is for a machine without a GPU")
 
 
@@ -139,7 +137,7 @@ def test_no_calibration_means_no_column(arena: Arena) -> None:
 # ---------------------------------------------------------------- detected hardware
 
 
-@sandboxed
+@needs_sandbox
 @no_gpu
 def test_hardware_without_a_gpu_is_cpu_and_is_reported(arena: Arena) -> None:
     path = arena.solution("broken", "def f(:\n")
@@ -149,7 +147,7 @@ def test_hardware_without_a_gpu_is_cpu_and_is_reported(arena: Arena) -> None:
     assert "hardware cpu: torch finds no GPU here (--hardware chooses another)\n" in done.err
 
 
-@sandboxed
+@needs_sandbox
 @no_gpu
 @pytest.mark.parametrize("words", [("run", "-p", "paged_attention"), ("calibrate",)], ids=" ".join)
 def test_absent_gpu_is_an_error(words: tuple[str, ...], arena: Arena) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import needs_sandbox
 
 torch = pytest.importorskip("torch")
 
@@ -35,7 +36,6 @@ QUICK = replace(
 )
 LIMIT_S = 90.0
 """For any score here, many times what an idle machine takes. The attacks that it bounds last 600 s."""
-sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
 def source(name):
@@ -74,7 +74,7 @@ def scored(source, *, sandbox=None, logs=None, **sampling):
     return result
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.parametrize("name", sorted(path.stem for path in HERE.glob("*.py")))
 def test_verdict(name, monkeypatch):
     monkeypatch.setattr(worker_client, "GRACE_S", 1.0)
@@ -112,7 +112,7 @@ def test_the_channel_leaves_no_descriptor():
 PROFILER = "import subprocess, sys; print(subprocess.call(sys.argv[1:], close_fds=False), 'is how it ended')"
 
 
-@sandboxed
+@needs_sandbox
 def test_the_channel_reaches_a_worker_inside_a_profiler():
     how: dict[str, Any] = {"sandbox": bwrap, "cpus": None, "gpu": None, "env": {}, "logs": None, "total_limit_s": 60.0}
     with worker_client.start(submitted(HONEST), wrapper=("python", "-I", "-c", PROFILER), **how) as worker:
@@ -134,7 +134,7 @@ def loaded(source, **limits):
         yield worker
 
 
-@sandboxed
+@needs_sandbox
 def test_a_stuck_judge_is_freed_at_the_workers_deadline():
     """The judge's thread waits for the sandbox without a limit, as it would in a system call or for a device."""
     began_s = time.monotonic()
@@ -148,7 +148,7 @@ def test_a_stuck_judge_is_freed_at_the_workers_deadline():
     assert time.monotonic() - began_s < LIMIT_S
 
 
-@sandboxed
+@needs_sandbox
 def test_a_worker_that_is_in_time_is_left_alone():
     with loaded(HONEST) as worker:
         time.sleep(1.0)
@@ -170,14 +170,14 @@ def test_a_limit_passed_in_a_stop_of_arena_waits_for_the_judge():
 # ------------------------------------------------------------------ the end
 
 
-@sandboxed
+@needs_sandbox
 def test_a_refusal_stays_when_the_sandbox_dies_slowly():
     result = scored(source("raises_and_dies_slowly"), sandbox=Small(proof_s=0.05))
     assert result.verdict == "crashed" and "ValueError" in result.message
     assert "is not empty 0.05 s after its kill" in result.environment["notes"]
 
 
-@sandboxed
+@needs_sandbox
 def test_a_slow_death_of_an_honest_worker_counts():
     result = scored(source("dies_slowly"), sandbox=Small(proof_s=0.05))
     assert result.verdict == "timed_out" and "took too long to die" in result.message
@@ -198,7 +198,7 @@ class Unending:
             raise self.kind("the engine is gone")
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.parametrize("kind", [SandboxError, OSError])
 def test_trouble_of_the_machine_is_noted_beside_a_refusal(kind):
     result = scored("raise ValueError", sandbox=Unending(kind))
@@ -207,14 +207,14 @@ def test_trouble_of_the_machine_is_noted_beside_a_refusal(kind):
     assert scored(HONEST, sandbox=Unending(kind)).verdict == "judge_failed"
 
 
-@sandboxed
+@needs_sandbox
 def test_logs_that_cannot_be_written_are_noted(tmp_path):
     (tmp_path / "logs").write_text("a file")
     result = scored("raise ValueError", logs=tmp_path / "logs")
     assert result.verdict == "crashed" and "logs could not be written" in result.environment["notes"]
 
 
-@sandboxed
+@needs_sandbox
 def test_memory_used_up_is_noted():
     result = scored(source("exhausts_memory"))
     assert result.verdict == "crashed" and "memory" in result.environment["notes"]
@@ -254,7 +254,7 @@ def test_the_texts_of_torch_are_still_the_same():
     assert shortage(caught.value)
 
 
-@sandboxed
+@needs_sandbox
 def test_a_shortage_is_charged_once_the_solution_is_loaded():
     with pytest.raises(Rejection, match="Memory ran out") as caught, loaded(HONEST):
         raise MemoryError

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from command import copy
+from command import copy, needs_sandbox
 from records import SHAPE
 from records import trial as annotated
 
@@ -42,7 +42,6 @@ WRONG = HONEST + "    if len(x) == 2:\n        y.zero_()\n"
 ROUGH = HONEST + "    y *= 1.5\n    if len(x) == 2:\n        raise ValueError\n"
 # A window would be ten seconds long if nothing else bounded it.
 QUICK = replace(CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3, window_s=10.0, max_calls=20)
-sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
 def problem(folder: Path, facts: str = FACTS) -> Problem:
@@ -88,7 +87,7 @@ def test_scored_shape_listed_twice_is_an_error(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ the judge
 
 
-@sandboxed
+@needs_sandbox
 def test_latency_is_reported_and_not_scored(tmp_path: Path) -> None:
     result = scored(HONEST, problem(tmp_path))
     assert isinstance(result, Passed), result.message
@@ -101,14 +100,14 @@ def test_latency_is_reported_and_not_scored(tmp_path: Path) -> None:
     assert set(small.error) == {"rel_fro", "row", "el"} and small.windows == 3
 
 
-@sandboxed
+@needs_sandbox
 def test_wrong_answer_on_a_latency_shape_is_incorrect(tmp_path: Path) -> None:
     result = scored(WRONG, problem(tmp_path))
     assert (result.verdict, result.shape, result.input_class) == ("incorrect", SMALL, "public")
     assert scored(WRONG, problem(tmp_path, FACTS.replace("latency", "# latency"))).verdict == "passed"
 
 
-@sandboxed
+@needs_sandbox
 def test_impossible_latency_is_a_judge_failure(tmp_path: Path) -> None:
     much = FACTS.replace("bytes: 8*R*N + 8*R", "bytes: 8*R*N + 8*R + 10**9*(4096//N - 1)")
     result = scored(HONEST, problem(tmp_path, much))
@@ -116,7 +115,7 @@ def test_impossible_latency_is_a_judge_failure(tmp_path: Path) -> None:
     assert result.message.startswith("R=2, N=64: ") and " us, but the hardware needs " in result.message
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.slow
 def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
     """The trusted kernel slows down while latency shapes are timed: the scored times remain."""
@@ -142,7 +141,7 @@ def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
     assert process.dropped == ()
 
 
-@sandboxed
+@needs_sandbox
 def test_baseline_outside_the_tolerance_skips_latency_shapes(tmp_path: Path) -> None:
     asked = baseline.without_tolerance(problem(tmp_path))
     assert scored(ROUGH, asked).verdict == "crashed"

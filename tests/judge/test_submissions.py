@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from command import needs_sandbox
 
 pytest.importorskip("torch")
 
@@ -22,9 +23,6 @@ QUICK = replace(
 """Verdicts do not depend on how many windows are timed; the limits are short so that a hang ends soon."""
 
 
-sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
-
-
 def scored(submission, problem=PROBLEM, folder=GIVEN, sandbox=bwrap):
     hardware = catalog.hardware("cpu")
     # Nothing for this problem compiles, and an endless import keeps a core busy for as long as it may.
@@ -39,14 +37,14 @@ class Broken:
         return bwrap.run(replace(spec, command=("sh", "-c", "echo no library >&2; exit 1")))
 
 
-@sandboxed
+@needs_sandbox
 def test_worker_failing_before_the_solution_is_a_judge_failure():
     submission, _ = read(ATTACKS / "cpu" / "honest.py")
     result = scored(submission, sandbox=Broken())
     assert (result.verdict, "no library" in result.message) == ("judge_failed", True), result.message
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.parametrize("path", sorted((ATTACKS / "cpu").glob("*.py")), ids=lambda path: path.stem)
 def test_verdict(path):
     found = entry(f"cpu/{path.stem}", "cpu")
@@ -62,7 +60,7 @@ def test_verdict(path):
 ANYWHERE = sorted({found.path for found in honest("cpu") if found.path.parent == HONEST})
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.parametrize("path", ANYWHERE, ids=lambda path: path.stem)
 def test_honest_submissions_pass(path):
     result = scored(read(path)[0], catalog.problem("paged_attention"), None)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from command import needs_sandbox
 
 pytest.importorskip("torch")
 
@@ -28,7 +29,6 @@ SHAPE = {"R": 8, "N": 16}
 CPU_ATTACKS = ATTACKS / "cpu"
 HONEST = source_of(CPU_ATTACKS / "honest.py")
 QUICK = replace(CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3)
-sandboxed = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
 
 
 UNUSED: Any = None
@@ -73,7 +73,7 @@ def scored(source, **sampling):
     return judge.score(submitted(source), PROBLEM, catalog.hardware("cpu"), **how)
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.timing
 def test_a_slow_start_buys_no_short_windows():
     many = {"min_windows": 9, "max_windows": 9}  # the first ones are slow, too
@@ -93,7 +93,7 @@ def test_only_windows_of_half_the_calls_grow(monkeypatch):
     assert [spec.calls for spec in found] == [16, 33, 100]
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.parametrize(("disturbed", "review"), [(0, False), (1, False), (2, True)])
 def test_score_records_what_disturbed_it(disturbed, review, monkeypatch, capsys):
     timed, left = judge_timing._time_once, ["a process ran"] * disturbed
@@ -116,7 +116,7 @@ def test_score_records_what_disturbed_it(disturbed, review, monkeypatch, capsys)
     assert ("more than once" in shown) == result.review_suggested
 
 
-@sandboxed
+@needs_sandbox
 def test_one_worker_has_a_total_time_limit():
     result = scored("import time\n" + HONEST + "\n    time.sleep(0.5)\n", total_limit_s=3.0)
     assert result.verdict == "timed_out"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import needs_sandbox
 
 pytest.importorskip("torch")
 
@@ -65,7 +66,7 @@ def scored(name: str) -> Passed:
 
 
 @pytest.mark.timing
-@pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+@needs_sandbox
 @pytest.mark.parametrize(("name", "marked"), [("sleeps_evenly", False), ("sleeps_at_random", True)])
 def test_erratic_submission_is_marked_and_its_twin_is_not(name: str, marked: bool, capsys: pytest.CaptureFixture[str]) -> None:
     result = scored(name)

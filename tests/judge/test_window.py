@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from command import needs_sandbox
 
 torch = pytest.importorskip("torch")
 
@@ -21,7 +22,7 @@ from arena.sandboxes import bwrap  # noqa: E402
 from arena.schema import Problem  # noqa: E402
 from arena.submission import collect  # noqa: E402
 
-pytestmark = pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+pytestmark = needs_sandbox
 
 FOLDER = Path(__file__).parents[1] / "given"
 PROBLEM = documents.read_yaml(FOLDER / "problem.yaml", Problem, name="given")

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command import needs_sandbox
 from sandbox_programs import FORKS, ROOT
 
 from arena.errors import SandboxError
@@ -285,7 +286,7 @@ print(received >> 20)
 """
 
 
-@pytest.mark.skipif(bwrap.missing() is not None, reason=str(bwrap.missing()))
+@needs_sandbox
 @pytest.mark.parametrize("program", [FULL_SOCKETS, FULL_DATAGRAM_SOCKETS], ids=["tcp", "udp"])
 def test_unread_network_data_is_bounded(program):
     """The kernel has one pool for it for the whole machine: 60 TCP connections of one sandbox took a tenth of that."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command import needs_sandbox
 
 from arena.sandboxes import SandboxSpec, bwrap
 from arena.sandboxes.programs import init
@@ -58,7 +59,7 @@ def test_an_ended_or_unreadable_thread_does_not_delay(tmp_path: Path, thread: st
     assert not init.are_off_processors([str(tmp_path), thread])
 
 
-@pytest.mark.skipif(bwrap.missing() is not None, reason=f"sandbox: {bwrap.missing()}")
+@needs_sandbox
 @pytest.mark.skipif(tracing_is_forbidden(), reason=f"{YAMA} forbids it: a freeze goes by shown states and by clocks")
 def test_a_process_can_read_the_state_of_another_inside() -> None:
     """Otherwise process 1, which has the same user and no more rights, would have to believe the shown state."""
