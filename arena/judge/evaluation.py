@@ -228,8 +228,13 @@ def _build(context: timing.ScoringContext, jobs: list[tuple[Worker, tuple[Shape,
     report("building")
     at_once = len(jobs) if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
     with context.stopwatch.phase("build"), ThreadPoolExecutor(at_once) as pool:
-        for done in [pool.submit(build, *job) for job in jobs]:
-            done.result()
+        try:
+            for done in [pool.submit(build, *job) for job in jobs]:
+                done.result()
+        except BaseException:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now
+            for worker, _ in jobs:
+                worker.begin_kill()
+            raise
 
 
 def _settled_gb_s(anchor: Callable[[], float], drift: float) -> float:

@@ -285,6 +285,10 @@ class Worker:
                 raise Rejection("crashed", f"{text}: use less") from error
             raise
 
+    def begin_kill(self) -> None:
+        """Kill its processes without waiting for their end. What a thread has this worker do fails soon."""
+        self._sandbox.begin_kill()
+
     def exceeded(self) -> tuple[str, ...]:
         """The limits that its sandbox has reached, in words, once it has ended."""
         return self._sandbox.exceeded
