@@ -71,7 +71,12 @@ def scored(name: str, hardware: Hardware, solution: str) -> dict[str, Any]:
             sampling=sampling,
             report=steps.append,
         )
-    return {"problem": name, "peak_bytes": peak[0], "score": result.model_dump(mode="json"), "last_step": steps[-1]}
+    return {
+        "problem": name,
+        "peak_bytes": peak[0],
+        "score": result.model_dump(mode="json"),
+        "last_step": steps[-1] if steps else "start",
+    }
 
 
 def row(record: dict[str, Any]) -> str:

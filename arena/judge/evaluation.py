@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from arena.errors import JudgeError
+from arena.errors import ArenaError
 from arena.judge import kernels, timing
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
@@ -58,14 +58,23 @@ class ProcessResult:
 
 
 def run(
-    context: timing.ScoringContext, profile: Profile, start: Start, anchor: Callable[[], float], report: Report
+    context: timing.ScoringContext,
+    profile: Profile,
+    start: Start,
+    anchor: Callable[[], float],
+    report: Report,
+    *,
+    shared: bool = False,
 ) -> list[ProcessResult]:
-    """One result for each timed process; Rejection when the submission fails."""
+    """One result for each timed process; Rejection when the submission fails.
+
+    On a GPU that other processes use too (`shared`), nothing is measured before the submission has passed its checks.
+    """
     scored, shapes = context.problem.shapes[profile], context.problem.timed(profile)
     checked = (*shapes, *context.code.extra_shapes)
     with ExitStack() as stack:
         # A machine with a GPU has spare cores: all workers import torch and compile at once, while nothing is timed.
-        workers = _start_workers(context, start, stack) if context.memory.kind == "cuda" else []
+        workers = _start_workers(context, start, stack) if context.memory.kind == "cuda" and not shared else []
         with start() as checker:
             overheads = [_prepare(context, worker, shapes) for _, worker in workers]
             checker.wait_until_ready(context.memory)
@@ -117,8 +126,12 @@ def _time_all(
             report(f"timing, process {number} of {len(workers)} again: the device did not keep its speed")
             dropped = (*result.dropped, result.anchors_gb_s)
             # By now the others have loaded the submission, whose kernels could lengthen what is measured: the overheads stay.
-            with start() as another:
-                if not _ready(context, another):
+            with ExitStack() as stack:
+                try:
+                    another = stack.enter_context(start())
+                    another.wait_until_ready(context.memory)
+                except (ArenaError, OSError, RuntimeError) as failure:  # the loaded ones may hold all memory: the result stands
+                    result = result.noting([(f"no process could be started to time it again: {failure}",)] * len(shapes))
                     break
                 _build(context, [(another, shapes)], report)
                 result = replace(_time_process(context, another, *arguments), dropped=dropped)
@@ -197,15 +210,6 @@ def _time_process(
     return ProcessResult(tuple(timed), evidence, anchors)
 
 
-def _ready(context: timing.ScoringContext, worker: Worker) -> bool:
-    """Whether a further worker can work beside others with the submission, which may hold all memory: no failure of the judge."""
-    try:
-        worker.wait_until_ready(context.memory)
-    except JudgeError:
-        return False
-    return True
-
-
 def _prepare(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, ...]) -> list[timing.Overhead]:
     """The judge's own part of every shape's windows, in a worker without the submission."""
     worker.wait_until_ready(context.memory)
@@ -213,6 +217,7 @@ def _prepare(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape
         timing.reserve_for(context, worker, [(shape, timing.most_calls(context, shape)) for shape in shapes])
         found = [timing.measure_overhead(context, worker, shape) for shape in shapes]
         timing.release(context, worker)  # the next worker needs the memory
+        context.memory.release_staging()
     return found
 
 

@@ -39,6 +39,14 @@ class _Times:
     opened: torch.cuda.Event
     end: torch.cuda.Event
 
+    @classmethod
+    def made(cls) -> _Times:
+        """With events that the driver has made: torch has it do so when they are first recorded."""
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+        for event in events:
+            event.record()
+        return cls(*events)
+
     def seconds(self) -> tuple[float, float]:
         """(of the calls and the judge's own part, of publishing)."""
         return self.opened.elapsed_time(self.end) / 1e3, self.begin.elapsed_time(self.opened) / 1e3
@@ -86,11 +94,10 @@ def run(
     sets.memory.make_cold()
     if alone:
         poison_set(sets, 0)
+    times = [_Times.made() for _ in range(rounds)]
     with gate.queued():
-        if alone:
-            times = [_round(gate, sets, first + index, [index], kept, alone=True) for index in range(rounds)]
-        else:
-            times = [_round(gate, sets, first, range(calls), kept, alone=False)]
+        for index, each in enumerate(times):
+            _round(gate, sets, first + index, each, [index] if alone else range(calls), kept, alone=alone)
     if not captured:
         worker.reply("run", limit_s)
     _wait(times[-1].end, worker, limit_s)
@@ -108,25 +115,30 @@ def run(
 
 
 def _round(
-    gate: Gate, sets: Sets, number: int, indices: Sequence[int], kept: dict[int, tuple[torch.Tensor, ...]], *, alone: bool
-) -> _Times:
+    gate: Gate,
+    sets: Sets,
+    number: int,
+    times: _Times,
+    indices: Sequence[int],
+    kept: dict[int, tuple[torch.Tensor, ...]],
+    *,
+    alone: bool,
+) -> None:
     """Queue one window in the judge's stream: publish these sets, open the gate, wait for the worker's, copy the sample."""
     set_bytes = sets.input_layout.set_bytes
-    begin, opened, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
     source = sets.staged[indices[0] * set_bytes :][: len(indices) * set_bytes] if indices else sets.staged[:0]
     if alone:
         poison_set(sets, 0)
-    begin.record()
+    times.begin.record()
     sets.inputs.bytes[: len(source)].copy_(source)
     sets.memory.make_cold()  # else a worker could find the sets that were published last in the cache
-    opened.record()
+    times.opened.record()
     gate.open(number)
     gate.wait_done(number)
     for index in kept.keys() & set(indices):
         for target, view in zip(kept[index], sets.output(0 if alone else index), strict=True):
             target.copy_(view)
-    end.record()
-    return _Times(begin, opened, end)
+    times.end.record()
 
 
 def _wait(end: torch.cuda.Event, worker: Worker, limit_s: float) -> None:

@@ -14,7 +14,7 @@ import functools
 import re
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -41,6 +41,8 @@ TENSOR = re.compile(r"sm__ops_path_tensor_src_([a-z]+\d+)(_dst_[a-z]+\d+)?(?:\.s
 """Operations by the type multiplied and, on some chips, the type of the sums: exactly 2 M N K for a matrix product."""
 MARK = "spin_kernel"
 """Part of the name of the kernel that torch.cuda._sleep launches. The worker launches it before each call."""
+AMBIGUOUS = "a kernel of the solution has the name of the mark between two calls"
+UNSEEN = "the profiler saw no kernel"
 MOST_KERNELS = 300
 """Kernels counted over all calls together; ncu replays each several times."""
 QUERY_LIMIT_S = 60.0
@@ -60,15 +62,21 @@ def launched_kernels(context: ScoringContext, worker: Worker, shapes: Sequence[S
                 worker.order("profile", limit_s=limit_s)
         with _noting(notes, 0):
             worker.order("names", fds=[memory.fd], mark=MARK, limit_s=limit_s)
-        kernels = _kernels(memory.bytes.numpy().tobytes())
+        return listed(shapes, _kernels(memory.bytes.numpy().tobytes()), notes)
     finally:
         memory.close()
-    missing = notes.get(0, "the profiler saw no kernel")
-    return tuple(
-        Evidence(shape=dict(shape), kernels=tuple(found), note="" if found else notes.get(number, missing))
-        for number, shape in enumerate(shapes, start=1)
-        for found in [kernels.get(number, [])]
-    )
+
+
+def listed(shapes: Sequence[Shape], kernels: Mapping[int, list[Kernel]], notes: Mapping[int, str]) -> tuple[Evidence, ...]:
+    """Kernels by call as evidence, none left out: the last shape gets those that belong to no call."""
+    others = [kernel for number, some in kernels.items() if not 1 <= number <= len(shapes) for kernel in some]
+    found = []
+    for number, shape in enumerate(shapes, start=1):
+        some, note = kernels.get(number, []), notes.get(number, "")
+        if others and number == len(shapes):
+            some, note = [*some, *others], AMBIGUOUS
+        found.append(Evidence(shape=dict(shape), kernels=tuple(some), note=note or ("" if some else notes.get(0, UNSEEN))))
+    return tuple(found)
 
 
 @contextmanager
@@ -93,7 +101,7 @@ class Counters:
             return
         try:
             self._worker = stack.enter_context(start(wrapper=wrapper))
-        except (ArenaError, OSError) as failure:
+        except (ArenaError, OSError, RuntimeError) as failure:
             self._missing = f"the worker for the counters did not start: {failure}"
 
     def read(self, found: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
@@ -134,8 +142,7 @@ def counted(found: tuple[Evidence, ...], text: str) -> tuple[Evidence, ...]:
     """`found` with the counters that a profiler printed."""
     calls = read_counters(text)
     if len(calls) > len(found):
-        text = f"the counters show {len(calls)} calls where {len(found)} were made: a kernel of the solution has the mark's name"
-        return with_note(found, text)
+        return with_note(found, f"the counters show {len(calls)} calls where {len(found)} were made: {AMBIGUOUS}")
     if len(calls) < len(found):
         shown = f"the counters show {len(calls)} of {len(found)} calls: they are read for {MOST_KERNELS} kernels in all"
         found = (*found[: len(calls)], *with_note(found[len(calls) :], ncu_complaint(text) or shown))
@@ -182,9 +189,10 @@ def _kernels(text: bytes) -> dict[int, list[Kernel]]:
     for line in text.partition(b"\0")[0].decode("utf-8", "replace").splitlines():
         call, count, name = [*line.split("\t", 2), "", ""][:3]
         name = "".join(c if c.isprintable() else "?" for c in name).strip()
-        numbers = [int(digits[:9]) if digits.isascii() and digits.isdigit() else 0 for digits in (call, count)]
-        if name and all(numbers) and len(found[numbers[0]]) < MOST_NAMES:
-            found[numbers[0]].append(Kernel(name=name, launches=numbers[1]))
+        if not (name and all(digits.isascii() and digits.isdigit() for digits in (call, count)) and int(count[:9])):
+            continue
+        if len(kernels := found[int(call[:9])]) < MOST_NAMES:
+            kernels.append(Kernel(name=name, launches=int(count[:9])))
     return found
 
 

@@ -90,7 +90,7 @@ def score(
                 # Started now, so that it imports torch while the others work; it reads the counters when all timing is over.
                 reads = sampling.counters and hardware.profile == "gpu"
                 counters = stack.enter_context(kernels.counters(context, start)) if reads else None
-                processes = evaluation.run(context, hardware.profile, start, device.anchor_gb_s, report)
+                processes = evaluation.run(context, hardware.profile, start, device.anchor_gb_s, report, shared=shared)
                 evidence = _evidence(context, processes[-1].evidence, counters, report)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             timed = [
@@ -121,7 +121,7 @@ def score(
         review_suggested=any(shape.unsteady or shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
         or any(process.drift() > context.sampling.drift for process in processes)
         or any(len(shape.disturbed) > MOST_RETRIES for shape in shapes)
-        or any(not each.kernels for each in evidence)
+        or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in evidence)
         or any(each.share >= similar.REVIEW_SHARE for each in held)
         or bool(warning),
         timings=stopwatch.timings(),
@@ -201,8 +201,8 @@ def _timed(context: timing.ScoringContext, shape: Shape, runs: list[timing.Shape
     overhead_s = min(run.overhead.window_s for run in runs)
     samples = tuple(run.samples_s(overhead_s) for run in runs)
     measured_s, alone_s = median_of_medians(samples), None
-    alone_overhead_s = min(run.overhead.alone_s for run in runs)
     if runs[0].alone_s:
+        alone_overhead_s = min(run.overhead.alone_s[run.launch_mode] for run in runs)
         alone = tuple(run.alone_samples_s(alone_overhead_s) for run in runs)
         alone_s = median_of_medians(alone)
     vetoed = alone_s is not None and alone_s > (1 + ALONE_MARGIN) * measured_s + ALONE_SLACK_S

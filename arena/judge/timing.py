@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 
@@ -20,7 +20,7 @@ from arena.judge.problem_code import ProblemCode, Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import Ceiling, ceiling, half_width
-from arena.judge.sets import Disturbed, InputSpec, Seeds, Sets, WindowResult, make, write
+from arena.judge.sets import Disturbed, InputSpec, Seeds, Sets, WindowResult, make, poison, write
 from arena.judge.verify import verify, worse, written
 from arena.judge.window import PREPARE_TRIES, retried, window
 from arena.judge.worker_client import Worker
@@ -36,6 +36,10 @@ RETRY_PAUSE_S = 0.5
 """The pause before a retry, with the worker frozen; each is longer by this. So a short disturbance does not spoil four tries."""
 ALONE_CALLS = 16
 """Calls one at a time that the GPU's queue holds at once."""
+ALONE_MODES: tuple[LaunchMode, ...] = ("graph", "stream")
+LATE, LATE_S = 0.2, 1e-3
+"""How much longer than alone publishing may take, relative and absolute, before a window does not count. Contexts that take turns
+do not need this bound: what it takes longer counts in any case. Honest windows were 0.05 ms late at most."""
 CHECKED_CALLS = 3
 """Calls of a correctness window: different input sets, and the first one again."""
 Phase = Literal["build", "check", "benchmark", "evidence"]
@@ -119,22 +123,27 @@ class ScoringContext:
         return self._layouts[key]
 
 
-class Overhead(NamedTuple):
+@dataclass(frozen=True)
+class Overhead:
     """The judge's own part of a window's time on one shape, measured in one worker before it loads the submission."""
 
     window_s: float
     calls: int = 2
-    """In the windows that it was measured with: at least as many as the timed ones have."""
+    """In the windows that it was measured with: as many as those of the fastest possible kernel have."""
     publish_s: float = 0.0
     """Publishing the inputs of such a window on an idle GPU."""
-    alone_s: float = 0.0
-    """The judge's own part of the time of one call alone."""
+    alone_s: Mapping[LaunchMode, float] = field(default_factory=dict)
+    """The judge's own part of the time of one call alone, which is less where no graph has to start."""
     alone_publish_s: float = 0.0
 
     def late_s(self, window: WindowResult, calls: int) -> float:
-        """How much longer than on an idle GPU it took to publish the inputs of that many calls: something ran meanwhile."""
-        each_s = (self.publish_s - self.alone_publish_s) / (self.calls - 1)
-        return max(0.0, window.publish_s - self.alone_publish_s - (calls - 1) * each_s)
+        """How much longer than on an idle GPU publishing the inputs of that many calls took. Disturbed where it is far longer."""
+        alone_s = self.alone_publish_s + (calls - 1) * (self.publish_s - self.alone_publish_s) / (self.calls - 1)
+        late_s = max(0.0, window.publish_s - alone_s)
+        if late_s > LATE * alone_s + LATE_S:
+            text = f"Something ran on the GPU while inputs were published: {late_s * 1e3:.3g} ms more than {alone_s * 1e3:.3g} ms"
+            raise Disturbed("cheated", text)
+        return late_s
 
 
 @dataclass(frozen=True)
@@ -233,22 +242,26 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> O
     sets = place(context, worker, shape, "public", calls)
     runs = range(1 + sampling.empty_windows)  # the first is slow: it wakes the device
     if context.memory.kind == "host":
+        poison(sets, calls, seed=secrets.randbits(63))  # touches its pages, as every call does before they are copied
         empty = [_public_window(context, worker, sets, shape, 0, "call", limit_s) for _ in runs]
         return Overhead(median(window.elapsed_s for window in empty[1:]))
     own_s = worker.order("capture", limit_s=limit_s)
-    launch_mode: LaunchMode = "graph"
-    how = (launch_mode, sampling.sample, limit_s)
-    # The judge's own calls read nothing, so the inputs are what the buffers happen to hold.
-    unread, nothing = [InputSpec("public", 0)] * calls, lambda: None
-    own = [gpu_window.run(worker, sets, unread, nothing, *how)[0] for _ in runs][1:]
-    batches = range(sampling.alone_windows)
-    alone = [each for _ in batches for each in gpu_window.run(worker, sets, unread[:ALONE_CALLS], nothing, *how, alone=True)]
+
+    def windows(launch_mode: LaunchMode, count: int, *, alone: bool) -> list[WindowResult]:
+        # The judge's own calls read nothing, so the inputs are what the buffers happen to hold.
+        unread = [InputSpec("public", 0)] * count
+        play = partial(gpu_window.run, worker, sets, unread, lambda: None, launch_mode, sampling.sample, limit_s, alone=alone)
+        return retried(play)
+
+    own = [windows("graph", calls, alone=False)[0] for _ in runs][1:]
+    batches, count = range(sampling.alone_windows), min(calls, ALONE_CALLS)
+    alone = {mode: [each for _ in batches for each in windows(mode, count, alone=True)] for mode in ALONE_MODES}
     return Overhead(
         median(window.elapsed_s for window in own) - own_s,
         calls,
         median(window.publish_s for window in own),
-        median(window.elapsed_s for window in alone) - own_s / calls,
-        median(window.publish_s for window in alone),
+        {mode: median(window.elapsed_s for window in some) - own_s / calls for mode, some in alone.items()},
+        median(window.publish_s for some in alone.values() for window in some),
     )
 
 

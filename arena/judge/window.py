@@ -15,7 +15,7 @@ from arena.schema import LaunchMode
 
 T = TypeVar("T")
 PREPARE_TRIES = 4
-"""A driver's hiccup lengthens one copy, and new inputs are drawn. A submission at work shows in every try."""
+"""The clock of a stopped thread may still move once, and new inputs are drawn. A submission at work shows in every try."""
 
 
 def window(
@@ -35,7 +35,7 @@ def window(
     The inputs did not exist before the worker was frozen. What the output buffers hold when the clock stops is all that counts.
     The judge draws the `sample` of outputs to verify where the worker cannot see it.
 
-    Disturbed when something ran beside each of the `tries` at making inputs. What ran has seen no values that are kept: the
+    Disturbed when something ran on a processor beside each of the `tries`. What ran has seen no values that are kept: the
     judge freezes the worker again and makes new ones. It may have seen their input classes. So where those are secret, there is
     only one try.
     """

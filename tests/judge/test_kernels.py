@@ -120,6 +120,27 @@ def test_kernel_names_are_limited_and_made_printable() -> None:
     assert kernels[0] == Kernel(name="?[2Jk0", launches=999_999_999)
 
 
+KERNELS = {0: ["early"], 1: ["mine"], 2: ["mine", "other"], 3: ["nvjet_sm90"]}
+
+
+@pytest.mark.parametrize(
+    ("seen", "names", "notes"),
+    [
+        ((1, 2), [["mine"], ["mine", "other"]], ["", ""]),
+        ((1, 2, 3), [["mine"], ["mine", "other", "nvjet_sm90"]], ["", evidence.AMBIGUOUS]),
+        ((0, 1), [["mine"], ["early"]], ["", evidence.AMBIGUOUS]),
+        ((), [[], []], [evidence.UNSEEN, "it failed"]),
+    ],
+    ids=["two calls", "a mark too many", "before the first mark", "nothing"],
+)
+def test_no_kernel_is_left_out(seen: tuple[int, ...], names: list[list[str]], notes: list[str]) -> None:
+    """A submission may launch a kernel with the mark's name: what follows belongs to no call, and is listed all the same."""
+    kernels = {number: [Kernel(name=name, launches=1) for name in KERNELS[number]] for number in seen}
+    found = evidence.listed([{"N": 1}, {"N": 2}], kernels, {} if seen else {2: "it failed"})
+    assert [[kernel.name for kernel in each.kernels] for each in found] == names
+    assert [each.note for each in found] == notes
+
+
 SHAPES = tuple(Evidence(shape={"N": size}) for size in (1, 2))
 
 

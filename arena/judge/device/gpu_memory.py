@@ -20,7 +20,7 @@ SHARE_CACHED = 1 / 16
 """Most of the device's memory that torch may keep for later in the judge: the submission may want it."""
 TIMES_THE_CACHE = 3
 QUEUE_LIMIT_S = 1.0
-"""Far more than it takes to queue a window."""
+"""The judge's stream starts after this in any case. Queueing a window takes some milliseconds."""
 RELEASE_LIMIT_S, POLL_S = 60.0, 1e-3
 """How long a released stream may take to become empty: it makes inputs and copies them."""
 
@@ -57,14 +57,15 @@ class CudaGate(cuda_driver.Gate):
     @contextmanager
     def queued(self) -> Iterator[None]:
         self._starts += 1
-        cuda_driver.wait_for_word(self._started.data_ptr(), self._starts)
-        # Some first use of the driver may wait for the device, and would wait for ever.
+        # A first use of the driver may wait for the device, and would wait for ever.
         start = threading.Timer(QUEUE_LIMIT_S, self._started.fill_, (self._starts,))
         start.start()
         try:
+            cuda_driver.wait_for_word(self._started.data_ptr(), self._starts)
             yield
         finally:
             start.cancel()
+            start.join()
             self._started.fill_(self._starts)
 
     def release(self) -> None:
@@ -102,6 +103,7 @@ class CudaMemory:
         self._sum = torch.zeros((), device=self.device)
         self._junk[: len(self._junk) // 2].copy_(self._junk[-(len(self._junk) // 2) :])  # the driver's code for it is loaded now
         self._staging: CudaBuffer | None = None
+        self._staging_lock = threading.Lock()
         # Read once, before any worker starts: a submission that hoards memory must not make the windows smaller.
         torch.cuda.empty_cache()
         self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
@@ -114,11 +116,16 @@ class CudaMemory:
         return CudaBuffer(size_bytes, self._index)
 
     def staging(self, buffer: Buffer) -> torch.Tensor:
-        if self._staging is None or len(self._staging.bytes) < len(buffer.bytes):
-            if self._staging is not None:
-                self._staging.close()
-            self._staging = CudaBuffer(len(buffer.bytes), self._index)
-        return self._staging.bytes
+        with self._staging_lock:  # workers build at the same time
+            if self._staging is None or len(self._staging.bytes) < len(buffer.bytes):
+                self.release_staging()
+                self._staging = CudaBuffer(len(buffer.bytes), self._index)
+            return self._staging.bytes
+
+    def release_staging(self) -> None:
+        if self._staging is not None:
+            self._staging.close()
+            self._staging = None
 
     def make_cold(self) -> None:
         torch.sum(self._junk, dim=0, out=self._sum)
@@ -136,6 +143,5 @@ class CudaMemory:
 
     def close(self) -> None:
         """Free what a score holds, where nothing on the device is in its way any more."""
-        if self._staging is not None and torch.cuda.current_stream(self._index).query():
-            self._staging.close()
-            self._staging = None
+        if torch.cuda.current_stream(self._index).query():
+            self.release_staging()

@@ -80,6 +80,9 @@ class Memory(Protocol):
         There is one such place: a second call takes it away from the first.
         """
 
+    def release_staging(self) -> None:
+        """Give its memory back until it is next asked for."""
+
     def make_cold(self) -> None:
         """Queue a read that leaves nothing else in the last cache."""
 
@@ -125,6 +128,9 @@ class HostMemory:
 
     def staging(self, buffer: Buffer) -> torch.Tensor:
         return buffer.bytes
+
+    def release_staging(self) -> None:
+        """Do nothing: it is the buffer itself."""
 
     def make_cold(self) -> None:
         """Do nothing: a window's sets are larger than the caches of one core."""

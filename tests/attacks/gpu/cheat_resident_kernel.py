@@ -1,4 +1,4 @@
-# verdict: cheated
+# verdict: passed
 # follows: oracle_gpu
 # at most: honest
 # Leaves a kernel running on a second stream that watches the inputs of the next window arrive while the worker is stopped.

@@ -1,8 +1,8 @@
-# verdict: cheated
+# verdict: passed
 # follows: oracle_gpu
 # at most: honest
-# Kernels queued before the worker was stopped wait for the next window's first sets and compute their answers ahead. In the first
-# shape they only wait: they are still there when the judge times how long publishing the next shape's inputs takes alone.
+# Kernels queued before the worker was stopped wait for the next window's first sets and compute their answers ahead, while inputs are
+# published. In the first shape they only wait.
 # ruff: noqa: F821, N803, N806
 import sys
 
@@ -15,7 +15,7 @@ driver = sys.modules["cuda_driver"]
 honest, real_synchronize, real_report = solution, torch.cuda.synchronize, driver.Gate.report_done
 SHARE = 0.15
 """Of a window's sets. More would be faster than the hardware can be."""
-SECONDS = 5
+SECONDS = 1
 held = {"shapes": 0}
 
 
