@@ -117,6 +117,7 @@ def _score(spec: RunSpec, digest: str, submission: Submission | None, reason: st
             logs=folder.folder / "judge",
             gpu=spec.gpu,
         )
+    folder.free_room()  # the logs of the judge's workers have no part in it
     documents.write_json(folder.score, score)
     return score
 

@@ -2,6 +2,7 @@
 
 load    9 cells at once, most of them hostile: do the honest ones finish, and how long does a `true` of the host take?
 kills   `arena run` is ended 50 times with SIGKILL at random moments: is anything left after a second, is the record whole?
+        Sockets of other arenas count too, unless it has a network of its own: `unshare -n python scripts/measure_faults.py kills`
 ended   the same while hostile agents run, without any scoring
 """
 
@@ -140,6 +141,12 @@ def mounts() -> set[str]:
     return set(Path("/proc/self/mountinfo").read_text().splitlines())
 
 
+def named_sockets() -> set[str]:
+    """Names of the unix sockets of this network namespace, abstract ones included."""
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return {row[7] for row in rows if len(row) > 7}
+
+
 def cell(root: Path, name: str, budget_s: float) -> subprocess.Popen[str]:
     """A separate arena that runs one agent."""
     words = [sys.executable, "-c", SESSION, AGENTS[name], str(root), str(budget_s), str(GRACE_S)]
@@ -189,13 +196,14 @@ def ended(root: Path, count: int) -> list[str]:
 def kills(root: Path, count: int) -> list[str]:
     """Kill `arena run` at random moments; what was left after a second each time, and whether the record is whole."""
     command = [sys.executable, "-m", "arena"]
-    environment = os.environ | {"ARENA_HOME": str(root)}
+    (root / "tmp").mkdir()
+    environment = os.environ | {"ARENA_HOME": str(root), "TMPDIR": str(root / "tmp")}
     run = [*command, "run", "--problem", "paged_attention", "--model", "naive", "--hardware", "cpu"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
     began = time.monotonic()
     subprocess.run(run, check=True, **quiet)  # type: ignore[call-overload]
     whole_s = time.monotonic() - began
-    before, faults, chance = mounts(), [], random.Random(count)
+    before, sockets, faults, chance = mounts(), named_sockets(), [], random.Random(count)
     for number in range(count):
         # Half of them while the agent works, which is the first fifth.
         moment_s = chance.uniform(0, whole_s / 5 if number % 2 else whole_s)
@@ -204,7 +212,8 @@ def kills(root: Path, count: int) -> list[str]:
         arena.send_signal(signal.SIGKILL)
         arena.wait()
         time.sleep(LEFT_S)
-        faults += [f"kill {number} after {moment_s:.2f} s: {fault}" for fault in left_behind()]
+        found = left_behind() + [f"socket {name}" for name in sorted(named_sockets() - sockets)]
+        faults += [f"kill {number} after {moment_s:.2f} s: {fault}" for fault in found]
         done = subprocess.run([*command, "list", "runs", "--json"], capture_output=True, env=environment, check=True)
         listed = {row["run"]: row["state"] for row in json.loads(done.stdout)}
         for folder in root.glob("workspaces/[!.]*"):
@@ -215,10 +224,14 @@ def kills(root: Path, count: int) -> list[str]:
     for result in root.glob("workspaces/[!.]*/result.yaml"):
         documents.read_yaml(result, Annotation)
     subprocess.run([*command, "leaderboard"], check=True, **quiet)  # type: ignore[call-overload]
+    killed = len(list((root / "tmp").iterdir()))
+    subprocess.run(run, check=True, **quiet)  # type: ignore[call-overload]
+    folders = sorted(path.name for path in (root / "tmp").iterdir())
     counts = f"{states.count('interrupted')} interrupted, {states.count('committed')} committed"
     return [
         f"{count} kills in runs of {whole_s:.0f} s: {counts}",
         f"left: {faults or 'nothing'}",
+        f"temporary folders: {killed} after the last kill, after a further run: {folders or 'none'}",
         f"mounts changed: {sorted(mounts() ^ before) or 'none'}",
     ]
 

@@ -5,6 +5,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -290,6 +292,51 @@ def test_arena_ended_while_an_agent_works(end: signal.Signals, given, arena: Are
         assert out == ""
     until(lambda: not alive(marker), "the end of all processes", limit_s=10)
     assert set(consistent(arena).values()) == {"interrupted"}
+
+
+FULL_DISK = """
+mount -t tmpfs -o size=1100m none "$ARENA_HOME" || exit 99
+{
+    until [ -s "$ARENA_HOME"/workspaces/2*/agent/stdout.jsonl ]; do sleep 0.05; done
+    cat /dev/zero > "$ARENA_HOME/others"
+} 2>/dev/null &
+"$@"
+code=$?
+wait
+rm "$ARENA_HOME/others"
+cp -a "$ARENA_HOME" "$COPY"
+exit $code
+"""
+FLOODS = """
+import time
+print('{}', flush=True)
+time.sleep(4)
+open('solution.py', 'w').write('def solution(*inputs:\\n')
+print('x' * 10_000_000)
+print('{"type": "end"}', flush=True)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
+def test_a_disk_that_fills_up_loses_no_record(arena: Arena, tmp_path: Path) -> None:
+    """Another program fills it while the agent works. The run's own files have their room from its start on."""
+    model = arena.harness("flooder", "python", "-c", FLOODS, limits={"workspace_mib": 8})
+    arena.home.mkdir()
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", FULL_DISK, "sh", sys.executable, "-m", "arena", *RUN, "--model", model],
+        env=arena.environment(COPY=str(tmp_path / "kept")),
+        cwd=arena.tree.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    [run] = (tmp_path / "kept/workspaces").glob("2*")
+    result = yaml.safe_load((run / "result.yaml").read_text())
+    assert result["session"]["agent_status"] == "complete"
+    assert "No space left on device" in result["session"]["message"]
+    assert (run / "solution.py").read_text() == DOES_NOT_PARSE
+    assert result["score"]["verdict"] == "crashed"
+    assert not (run / ".room").exists()
 
 
 MOMENTS = {

@@ -22,7 +22,7 @@ from arena.errors import SandboxError
 from arena.files.text import plain
 from arena.gateway.config import ModelAccess
 from arena.gateway.network import Network, connected
-from arena.results.run_folder import RunFolder
+from arena.results.run_folder import ROOM_BYTES, RunFolder
 from arena.sandboxes import RunningSandbox
 from arena.schema import Harness, Session
 from arena.submission import Submission
@@ -100,6 +100,8 @@ def play(
             if end is None:
                 raise
             cleanup = str(error)
+        run.free_room(keep_bytes=ROOM_BYTES // 2)
+        if cleanup:
             run.event("clean_up_failed", message=cleanup)
         if gateway and end.cause in ("itself", "gateway"):  # the others decide the status alone
             gateway.settle()
@@ -107,11 +109,12 @@ def play(
     status, message = decide(observed)
     if running.lost.count:
         run.event("not_kept", count=running.lost.count, first=running.lost.first)
+    unkept = [text for text in (transcript.trouble, snapshots.trouble) if text]
     if troubles := [*connection.troubles, *(gateway.troubles if gateway else ())]:
         run.event("network_trouble", troubles=troubles)
     session = Session(
         agent_status=status,
-        message=plain("; ".join([message, *_notes(running, trajectory, cleanup), *troubles]), MESSAGE_CHARACTERS),
+        message=plain("; ".join([message, *_notes(running, trajectory, cleanup), *unkept, *troubles]), MESSAGE_CHARACTERS),
         exit_code=end.exit_code,
         started_at=started_at,
         elapsed_s=round(end.elapsed_s, 3),

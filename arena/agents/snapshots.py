@@ -10,7 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from arena.errors import ArenaError
 from arena.submission import NoSubmission, Submission, Torn, collect
 
 PERIOD_S = 1.0
@@ -43,12 +42,13 @@ class Snapshots:
         max_bytes: int = MAX_BYTES,
     ) -> None:
         self.count = 0
+        self.trouble = ""
+        """Why a state could not be kept."""
         self._work, self._folder, self._event = work, folder, event
         self._period_s, self._max_count, self._bytes_left = period_s, max_count, max_bytes
         self._signature: tuple[int, ...] = ()
         self._last = ""
         self._full = False
-        self._fault: OSError | None = None
         self._start_s = time.monotonic()
         self._taken: Submission | NoSubmission | None = None
         self._stop = threading.Event()
@@ -60,8 +60,6 @@ class Snapshots:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.take()
-        if self._fault and error is None:
-            raise ArenaError(f"{self._folder}: snapshots cannot be kept: {self._fault.strerror}")
 
     def take(self) -> Submission | NoSubmission:
         """Take the file as it is now, keep it, and watch no more; return the same at each later call."""
@@ -113,8 +111,8 @@ class Snapshots:
             self._last = taken.sha256
             try:
                 self._keep(taken, at_s)
-            except OSError as fault:  # the disk is full: raised at the end, in the caller's thread
-                self._full, self._fault = True, fault
+            except OSError as fault:  # the disk is full
+                self._full, self.trouble = True, f"the snapshots end early, as they cannot be written ({fault.strerror})"
 
     def _keep(self, taken: Submission, at_s: float) -> None:
         if self.count >= self._max_count or len(taken.source) > self._bytes_left:

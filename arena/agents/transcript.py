@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from arena.agents.trajectory import Trajectory
-from arena.errors import ArenaError, SandboxError
+from arena.errors import SandboxError
 from arena.files.text import SHOWN, plain
 
 KEPT_BYTES = 64 << 20
@@ -41,10 +42,11 @@ class Transcript:
         self.trajectory = trajectory
         self.heard_s = time.monotonic()
         """When output last arrived, on the monotonic clock."""
+        self.trouble = ""
+        """Why the output could not all be kept."""
         self._last = ""
         self._line: bytes | None = b""  # the line that has not ended yet; None when it cannot be an event
         self._tail = b""
-        self._fault: OSError | None = None
         self._closed = False
         self._lock = threading.Lock()
         self._threads = [
@@ -76,8 +78,6 @@ class Transcript:
             self._closed = True
             self._end_line()
             self.trajectory.close()
-        if self._fault:
-            raise ArenaError(f"the agent's output cannot be kept: {self._fault.strerror}")
         if late := [thread.name for thread in self._threads if thread.is_alive()]:
             raise SandboxError(f"the output of the sandbox did not end within {wait_s:.4g} s of its end: {', '.join(late)}")
 
@@ -92,11 +92,13 @@ class Transcript:
                     self.heard_s = time.monotonic()
                     if left > 0:
                         try:
-                            file.write(piece[:left])
+                            if file.write(piece[:left]) < min(left, len(piece)):
+                                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # the disk had room for a part
                             if left <= len(piece):
                                 file.write(b'\n{"arena": "cut here", "kept_bytes": %d}\n' % kept_bytes)
-                        except OSError as fault:  # the disk is full: read on, and raise at the end
-                            self._fault, left = fault, 0
+                        except OSError as fault:  # the disk is full: read on
+                            self._note(fault)
+                            left = 0
                         left -= len(piece)
                     with self._lock:
                         if not self._closed:
@@ -137,7 +139,10 @@ class Transcript:
             try:
                 self.trajectory.take(event)
             except OSError as fault:
-                self._fault = fault
+                self._note(fault)
+
+    def _note(self, fault: OSError) -> None:
+        self.trouble = f"the agent's output could not all be kept ({fault.strerror})"
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

@@ -12,12 +12,14 @@ solution.py      the submission that was scored
 score.json       the judge's score
 result.yaml      last: its existence means that the run is committed
 lock             locked by the arena process of the run while it lives
+.room            holds space on the disk for the files that end the run; gone when it ends
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
 import secrets
 import shutil
@@ -32,6 +34,10 @@ from arena.errors import DataError
 from arena.files import documents
 from arena.files.text import render
 from arena.schema import Annotation, Cell, Problem, Profile
+
+ROOM_BYTES = 8 << 20
+"""Held on the disk from the start: half for solution.py and events, half for score.json and result.yaml. A disk that another
+program fills meanwhile takes a run's logs, and not its record."""
 
 
 @dataclass
@@ -55,6 +61,7 @@ class RunFolder:
         self.score = folder / "score.json"
         self.result = folder / "result.yaml"
         self.lock = folder / "lock"
+        self.room = folder / ".room"
 
     def event(self, kind: str, **data: object) -> None:
         """Append one line to events.jsonl: the time in UTC, the kind, and JSON data."""
@@ -62,6 +69,13 @@ class RunFolder:
         # One unbuffered write in append mode: lines of several threads never mix, and a crash loses none.
         with self.events.open("ab", buffering=0) as file:
             file.write(line.encode() + b"\n")
+
+    def free_room(self, keep_bytes: int = 0) -> None:
+        """Free the space that the run holds on the disk, down to `keep_bytes`."""
+        if keep_bytes and self.room.exists():
+            os.truncate(self.room, keep_bytes)
+        elif not keep_bytes:
+            self.room.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -85,11 +99,16 @@ def create(cell: Cell, *, manifest: Mapping[str, Any], root: Path) -> Iterator[R
         documents.write_json(reserved / "manifest.json", document)
         for name in ("agent", "work", "snapshots"):
             (reserved / name).mkdir()
+        with (reserved / ".room").open("wb") as room:
+            os.posix_fallocate(room.fileno(), 0, ROOM_BYTES)
         # The folder gets its name last, so no list shows a run without its manifest or its lock.
         reserved.rename(folder)
         run = RunFolder(folder)
-        run.event("created")
-        yield run
+        try:
+            run.event("created")
+            yield run
+        finally:
+            run.free_room()
 
 
 def commit(run: RunFolder, annotation: Annotation) -> None:

@@ -41,8 +41,11 @@ OLDEST = (0, 8)  # first bwrap with --disable-userns
 SETTINGS = {
     "kernel.apparmor_restrict_unprivileged_userns": (
         "1",
-        "AppArmor forbids user namespaces here (Ubuntu 23.10 and later): give bwrap a profile that allows `userns` "
-        "(`apt-get install apparmor-profiles` has bwrap-userns-restrict), or run `sudo sysctl -w {name}=0`",
+        # The form of Ubuntu's profiles for browsers. Root needs it too: the launcher gives up root before bwrap.
+        "AppArmor forbids user namespaces here (Ubuntu 23.10 and later). Give bwrap a profile that allows them: "
+        "`printf 'abi <abi/4.0>,\\nprofile arena-bwrap {bwrap} flags=(unconfined) {{\\n  userns,\\n}}\\n' "
+        "| sudo tee /etc/apparmor.d/arena-bwrap && sudo apparmor_parser -r /etc/apparmor.d/arena-bwrap`; "
+        "or allow them to every program until the next boot: `sudo sysctl -w {name}=0`",
     ),
     "kernel.unprivileged_userns_clone": ("0", "user namespaces are switched off here: `sudo sysctl -w {name}=1`"),
     "user.max_user_namespaces": ("0", "user namespaces are switched off here: `sudo sysctl -w {name}=10000`"),
@@ -219,15 +222,16 @@ def _self_test() -> None:
     try:
         selftest.prove(run)
     except SandboxError as error:
-        raise SandboxError(f"{error}{advice(_settings())}") from None
+        raise SandboxError(f"{error}{advice(settings(Path('/')), find_bwrap())}") from None
 
 
-def advice(settings: Mapping[str, str]) -> str:
-    """The end of an error text: which of these kernel settings (name -> value) to change; empty when none."""
-    return "".join(f"; {text.format(name=name)}" for name, (bad, text) in SETTINGS.items() if settings.get(name) == bad)
+def advice(found: Mapping[str, str], bwrap_path: str) -> str:
+    """The end of an error text: which of these kernel settings (name -> value) to change, and how; empty when none."""
+    wrong = {name: text for name, (bad, text) in SETTINGS.items() if found.get(name) == bad}
+    return "".join(f"; {text.format(name=name, bwrap=Path(bwrap_path).resolve())}" for name, text in wrong.items())
 
 
-def _settings() -> dict[str, str]:
-    """This machine's kernel settings for `advice`, as far as it has them."""
-    paths = {name: Path("/proc/sys", *name.split(".")) for name in SETTINGS}
+def settings(root: Path) -> dict[str, str]:
+    """The kernel settings for `advice`, as far as the machine with this root folder has them."""
+    paths = {name: Path(root, "proc/sys", *name.split(".")) for name in SETTINGS}
     return {name: path.read_text().strip() for name, path in paths.items() if path.exists()}

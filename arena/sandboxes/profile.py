@@ -74,12 +74,17 @@ def bwrap_arguments(spec: SandboxSpec, python: PythonEnvironment, host: Host) ->
         *_bridges(spec),
         # Last, when every mount point exists: without this `/` and `/dev` are writable memory without a bound.
         *("--remount-ro", "/dev", "--remount-ro", "/"),
-        *("--add-seccomp-fd", compile_filter(deny_affinity=spec.cpus is not None)),
+        *("--add-seccomp-fd", compile_filter(deny_affinity=spec.cpus is not None, internet_sockets=internet_sockets(spec))),
     )
     if broken := [word for word in arguments if isinstance(word, str) and "\0" in word]:
         # It would end the option, and the text after it would be another one.
         raise SandboxError(f"{broken[0]!r} holds a NUL character, which no variable or path of a sandbox may contain")
     return arguments
+
+
+def internet_sockets(spec: SandboxSpec) -> bool:
+    """Whether the sandbox may make TCP, UDP and netlink sockets. On a GPU, Nsight Compute talks to what it profiles by TCP."""
+    return spec.kind == "agent" or spec.gpu is not None
 
 
 @functools.cache

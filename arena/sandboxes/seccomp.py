@@ -120,7 +120,8 @@ CLONE_NEW_ANY = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET. CLONE_NEWTIME is no flag of clone(2)."""
 IOCTLS = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX: typing into the launcher's terminal
 FAMILIES = (1, 2, 10, 16)
-"""AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK. Not AF_VSOCK: no network namespace separates it from the hypervisor."""
+"""AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK. Not AF_VSOCK: no network namespace separates it from the hypervisor. A sandbox
+without internet sockets has only the first: TCP memory is one pool for the machine, and netlink is a wide kernel surface."""
 PROTOCOLS = (0, 6, 17)
 """Of the internet families only TCP and UDP. For others (SCTP, DCCP, UDP-Lite) the kernel may load a module, in a sandbox too."""
 NETLINK_PROTOCOLS = (0, 15)
@@ -154,9 +155,11 @@ def _refuse(error: int) -> Instruction:
     return Instruction(RETURN, 0, 0, ERRNO | error)
 
 
-def _socket(allow: Instruction) -> list[Instruction]:
+def _socket(allow: Instruction, internet_sockets: bool) -> list[Instruction]:
     """Allow by family, and within the internet families by type and protocol."""
     unix, ipv4, ipv6, netlink = FAMILIES
+    if not internet_sockets:
+        return _by_value(0, (unix,), allow, _refuse(errno.EAFNOSUPPORT))
     refuse = _refuse(errno.EPROTONOSUPPORT)
     internet = [Instruction(LOAD, 0, 0, _low_word_at(1)), Instruction(JUMP_ANY_BIT, 0, 1, OTHER_TYPES), refuse]
     internet += _by_value(2, PROTOCOLS, allow, refuse)
@@ -199,7 +202,7 @@ def _by_value(argument: int, values: tuple[int, ...], found: Instruction, other:
     return [Instruction(LOAD, 0, 0, _low_word_at(argument)), *tests, other]
 
 
-def instructions(machine: str, deny_affinity: bool) -> Iterator[Instruction]:
+def instructions(machine: str, deny_affinity: bool, internet_sockets: bool) -> Iterator[Instruction]:
     """The filter, in order."""
     audit, column = ARCHES[machine]
     allow = Instruction(RETURN, 0, 0, ALLOW)
@@ -219,7 +222,7 @@ def instructions(machine: str, deny_affinity: bool) -> Iterator[Instruction]:
     yield from _for_call(call["clone"], [*flags, _refuse(errno.EPERM), allow])
     yield from _for_call(call["ioctl"], _by_value(1, IOCTLS, _refuse(errno.EPERM), allow))
     for name in ("socket", "socketpair"):
-        yield from _for_call(call[name], _socket(allow))
+        yield from _for_call(call[name], _socket(allow, internet_sockets))
     yield from _for_call(call["setrlimit"], _by_value(0, (RLIMIT_CORE,), _refuse(0), allow))
     if deny_affinity:
         yield from _for_call(call["sched_setaffinity"], [_refuse(errno.EPERM)])
@@ -234,11 +237,11 @@ def instructions(machine: str, deny_affinity: bool) -> Iterator[Instruction]:
     yield allow
 
 
-def compile_filter(*, deny_affinity: bool, machine: str | None = None) -> bytes:
-    """The filter in the kernel's binary form, for this machine unless another is named."""
+def compile_filter(*, deny_affinity: bool, internet_sockets: bool, machine: str | None = None) -> bytes:
+    """The filter in the kernel's binary form, for this machine unless another is named. SandboxError for an unknown machine."""
     machine = machine or platform.machine()
     if machine not in ARCHES:
         raise SandboxError(
             f"no system call filter for {machine} (there is one for {', '.join(ARCHES)}); arena cannot seal a sandbox here"
         )
-    return b"".join(struct.pack("=HBBI", *step) for step in instructions(machine, deny_affinity))
+    return b"".join(struct.pack("=HBBI", *step) for step in instructions(machine, deny_affinity, internet_sockets))

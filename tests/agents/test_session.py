@@ -152,6 +152,26 @@ def test_deadline_of_an_agent_that_ignores_sigterm(run: RunFolder) -> None:
     assert {"agent", "stopping", "ended"} <= {progress.phase for progress in said}
 
 
+@pytest.mark.timing
+def test_the_end_is_quick_with_1000_deaf_processes(run: RunFolder) -> None:
+    """From the end of budget and grace to the session's record, the submission included: five seconds at most."""
+    chosen = python(
+        "import os, signal, time\n"
+        "signal.signal(15, signal.SIG_IGN); open('solution.py', 'w').write('x = 1'); held = bytearray(1 << 20)\n"
+        "for _ in range(1000):\n"
+        "    if os.fork() == 0:\n"
+        "        os.setsid()\n"
+        "        while True: time.sleep(60)\n"
+        "print('{}', flush=True)\n"
+        "while True: time.sleep(60)"
+    )
+    began = time.monotonic()
+    done = session.play(spec_of(chosen, budget_s=6.0, grace_s=0.5), run, "")
+    assert (done.session.agent_status, done.session.events) == ("deadline", 1), "all its processes are there"
+    assert done.submission is not None
+    assert time.monotonic() - began < 6.5 + 5
+
+
 def test_deadline_of_an_agent_that_listens_to_sigterm(run: RunFolder) -> None:
     """What it says after the budget's end, even that it is done, does not make it complete."""
     chosen = python(

@@ -1,7 +1,12 @@
 """`arena doctor`: its report on this machine, on machines that are not here, and on the canaries that it scores."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,6 +96,44 @@ def test_home_that_cannot_be_written_is_missing(shared: Arena) -> None:
 
 
 # ---------------------------------------------------------------- machines that are not here
+
+UBUNTU = """
+mount -t tmpfs none /proc/sys/kernel && echo 1 > /proc/sys/kernel/apparmor_restrict_unprivileged_userns && exec "$@"
+"""
+REFUSED = r"""
+#include <stdio.h>
+#include <string.h>
+int main(int count, char **words) {
+    if (count > 1 && strcmp(words[1], "--version") == 0) return puts("bubblewrap 0.9.0") < 0;
+    fputs("bwrap: setting up uid map: Permission denied\n", stderr);
+    return 1;
+}
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a /proc/sys/kernel of its own")
+@pytest.mark.skipif(not shutil.which("cc"), reason="needs cc")
+def test_apparmor_host_is_named_with_its_remedy(shared: Arena) -> None:
+    """Ubuntu 24.04: bwrap may make a user namespace and has no rights in it; the setting lies in /proc/sys/kernel."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # another user than root starts it
+        refusing = Path(folder, "bwrap")
+        subprocess.run(["cc", "-x", "c", "-o", refusing, "-"], input=REFUSED, text=True, check=True)  # no script: arena opens it
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-c", UBUNTU, "sh", sys.executable, "-m", "arena", "doctor", "--json"],
+            env=shared.environment(PATH=f"{folder}:{os.environ['PATH']}"),
+            cwd=shared.tree.parent,
+            capture_output=True,
+        )
+    (sandbox,) = (check for check in json.loads(done.stdout) if check["name"] == "sandbox")
+    assert (done.returncode, sandbox["state"]) == (2, "missing")
+    for words in (
+        "bwrap: setting up uid map: Permission denied; AppArmor forbids user namespaces here",
+        f"profile arena-bwrap {refusing.resolve()} flags=(unconfined)",
+        "sudo apparmor_parser -r /etc/apparmor.d/arena-bwrap",
+        "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+    ):
+        assert words in sandbox["detail"]
 
 
 def test_complete_machine_is_ok_throughout() -> None:

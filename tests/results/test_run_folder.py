@@ -37,6 +37,20 @@ def annotation(run: RunFolder) -> Annotation:
     )
 
 
+def test_a_run_holds_room_until_it_ends(tmp_path: Path) -> None:
+    with run_folder.create(cell(), manifest={}, root=tmp_path / "runs") as run:
+        held = [run.room.stat().st_blocks * 512]
+        run.free_room(keep_bytes=1 << 20)
+        held.append(run.room.stat().st_blocks * 512)
+        assert held[0] >= run_folder.ROOM_BYTES and 1 << 20 <= held[1] < 2 << 20
+        run.free_room()
+        run.free_room(keep_bytes=1 << 20)
+        assert not run.room.exists()
+    with run_folder.create(cell(), manifest={}, root=tmp_path / "runs") as run:
+        pass
+    assert not run.room.exists()
+
+
 def test_run_writes_its_files_in_order(tmp_path: Path) -> None:
     with run_folder.create(cell(), manifest={"arena_version": "0"}, root=tmp_path / "runs") as run:
         assert {path.name for path in run.folder.iterdir()} == {
@@ -46,6 +60,7 @@ def test_run_writes_its_files_in_order(tmp_path: Path) -> None:
             "agent",
             "work",
             "snapshots",
+            ".room",
         }
         manifest = json.loads(run.manifest.read_text())
         assert manifest["run_id"] == run.run_id

@@ -95,12 +95,40 @@ def test_an_old_or_missing_bwrap_is_named(bwrap_backend, tmp_path):
     assert "apt-get install bubblewrap" in done["/nowhere"].stdout
 
 
-def test_advice_names_the_setting():
-    assert bwrap.advice({"kernel.apparmor_restrict_unprivileged_userns": "0", "user.max_user_namespaces": "96000"}) == ""
-    assert "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0" in bwrap.advice(
-        {"kernel.apparmor_restrict_unprivileged_userns": "1"}
-    )
-    assert "sysctl -w user.max_user_namespaces=10000" in bwrap.advice({"user.max_user_namespaces": "0"})
+APPARMOR = "kernel.apparmor_restrict_unprivileged_userns"
+
+
+def host_with(root: Path, values: dict[str, str]) -> Path:
+    """The root folder of a machine with these kernel settings."""
+    for name, value in values.items():
+        path = Path(root, "proc/sys", *name.split("."))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(value + "\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, ()),
+        ({APPARMOR: "0", "user.max_user_namespaces": "96000"}, ()),
+        ({APPARMOR: "1"}, ("profile arena-bwrap /opt/bwrap flags=(unconfined) {\\n  userns,", f"sysctl -w {APPARMOR}=0")),
+        ({"user.max_user_namespaces": "0"}, ("sysctl -w user.max_user_namespaces=10000",)),
+    ],
+    ids=["an old kernel", "an open host", "Ubuntu 24.04", "none at all"],
+)
+def test_advice_says_how_to_allow_user_namespaces(values, words, tmp_path):
+    advice = bwrap.advice(bwrap.settings(host_with(tmp_path, values)), "/opt/bwrap")
+    assert all(word in advice for word in words), advice
+    assert bool(advice) == bool(words)
+
+
+def test_the_advised_profile_is_whole():
+    """What the advised `printf` writes: the form of the profiles in Ubuntu's own /etc/apparmor.d."""
+    command = re.search(r"`(printf .*?) \| sudo tee", bwrap.advice({APPARMOR: "1"}, "/opt/bwrap"))
+    assert command is not None
+    written = subprocess.run(["sh", "-c", command[1]], capture_output=True, text=True, check=True).stdout
+    assert written == "abi <abi/4.0>,\nprofile arena-bwrap /opt/bwrap flags=(unconfined) {\n  userns,\n}\n"
 
 
 def test_the_path_of_bwrap_is_absolute(bwrap_backend):

@@ -243,9 +243,24 @@ def test_the_network_is_its_own_loopback_only(backend):
             f"for address in ('127.0.0.1', {server.getsockname()[1]}), '\\0{name}', ('192.0.2.1', 80):\n"
             "    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET\n"
             "    try: socket.socket(family).connect(address); print('open')\n"
-            "    except OSError as error: print(error.strerror)\n"
+            "    except OSError as error: print(error.strerror)\n",
+            kind="agent",
         )
     assert done.out.splitlines() == ["['lo']", "Connection refused", "Connection refused", "Network is unreachable"]
+
+
+@pytest.mark.parametrize(("kind", "made"), [("worker", "[1]"), ("agent", "[1, 2, 10, 16]")])
+def test_a_worker_makes_no_internet_sockets(backend, kind, made):
+    done = backend.python(
+        "import socket\n"
+        "made = []\n"
+        "for family in range(64):\n"
+        "    try: socket.socket(family, 2).close(); made.append(family)\n"
+        "    except OSError: pass\n"
+        "print(made)",
+        kind=kind,
+    )
+    assert done.out == f"{made}\n"
 
 
 def test_an_open_network_is_the_hosts_and_no_other_is(backend):

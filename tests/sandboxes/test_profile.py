@@ -7,7 +7,7 @@ import pytest
 from arena.errors import SandboxError
 from arena.sandboxes import Limits, SandboxSpec
 from arena.sandboxes.host import Host, survey
-from arena.sandboxes.profile import bwrap_arguments, environment, shown_paths
+from arena.sandboxes.profile import bwrap_arguments, environment, internet_sockets, shown_paths
 from arena.sandboxes.python_env import PythonEnvironment, closure, current_python, entries, required
 
 PYTHON = PythonEnvironment(
@@ -62,6 +62,10 @@ def test_only_the_workspace_is_writable():
     arguments = arguments_of(spec(workspace=Path("/w")))
     assert arguments[at(arguments, "--bind", Path("/w"), "/workspace")] == "--bind"
     assert arguments.count("--bind") == 1 and "--bind" not in arguments_of()
+
+
+def test_internet_sockets_are_for_agents_and_gpus():
+    assert [internet_sockets(spec(**each)) for each in ({}, {"kind": "agent"}, {"gpu": 0})] == [False, True, True]
 
 
 def test_a_network_of_its_own_unless_it_is_open():

@@ -1,14 +1,19 @@
 # verdict: passed
 # follows: honest
-# Sends the judge a TCP socket with unsent data and SO_LINGER, of which the judge would be the last to close: the kernel refuses it.
+# Sends the judge a socket with unsent data and SO_LINGER, of which the judge would be the last to close: the kernel refuses it.
+# A worker on a GPU can make a TCP socket, whose close waits for its data. Elsewhere a unix pair with descriptors in its queue is left.
 import os
 import socket
 import stat
 import struct
 
 honest = solution
-listener = socket.create_server(("127.0.0.1", 0))
-client = socket.create_connection(listener.getsockname())
+try:
+    listener = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(listener.getsockname())
+except OSError:
+    listener, client = socket.socketpair()
+    socket.send_fds(client, [b"x"], [listener.fileno(), client.fileno()])
 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 600))
 client.setblocking(False)
 try:
