@@ -512,7 +512,8 @@ def test_a_slow_death_does_not_lose_the_session(event: str, status: str, run: Ru
     """The kernel frees page tables for as long as the agent likes: that must not take the agent's run from the record."""
     slow = SLOW_DEATH.replace('"ready"', repr(json.dumps({"type": event})))
     program = f"import sys\nsys.argv[1:] = ['60']\nopen('solution.py', 'w').write('x = 1')\n{slow}"
-    spec = replace(spec_of(python(program), budget_s=10.0, grace_s=0.1, linger_s=0.1), sandbox=Impatient(0.001))
+    budget_s = 25.0 if status == "deadline" else 60.0  # to fill the tables, beside other work
+    spec = replace(spec_of(python(program), budget_s=budget_s, grace_s=0.1, linger_s=0.1), sandbox=Impatient(0.001))
     played = session.play(spec, run, "")
     assert played.session.agent_status == status
     assert played.submission is not None and played.submission.source == b"x = 1"
