@@ -263,8 +263,8 @@ def excluded_arithmetic(problem: Problem, evidence: Evidence) -> str:
     """What the tensor cores multiplied though the problem excludes it; empty where the counters show traces of it at most."""
     flops = problem.flops(evidence.shape)
     seen = [dtype for dtype in problem.excluded_arithmetic if evidence.tensor_ops.get(dtype, 0.0) > TRACES * flops]
-    shares = ", ".join(f"{dtype} numbers ({evidence.tensor_ops[dtype] / flops:.2f} of the work)" for dtype in seen)
-    return f"The tensor cores multiplied {shares}, which the problem excludes" if seen else ""
+    counts = ", ".join(f"{dtype} numbers ({evidence.tensor_ops[dtype]:.3g} operations)" for dtype in seen)
+    return f"The tensor cores multiplied {counts}, which the problem excludes" if seen else ""
 
 
 def _reject_impossible(shape: Shape, measured_s: float, ceiling_s: float, device: Device) -> None:

@@ -16,17 +16,10 @@ from arena.judge.sets import Disturbed, WindowResult
 from arena.schema import Device, LaunchMode
 
 DEVICE = Device(name="a GPU", bandwidth_gb_s=1000.0, tflops={"bf16": 100.0}, ceilings="datasheet")
-PROBLEM = SimpleNamespace(flops=lambda shape: 1.0, bytes=lambda shape: 5e4, name="made_up")
+PROBLEM: Any = SimpleNamespace(flops=lambda shape: 1.0, bytes=lambda shape: 5e4, name="made_up")
+CODE: Any = SimpleNamespace(rate="bf16")
 UNUSED: Any = None
-CONTEXT: Any = timing.ScoringContext(
-    PROBLEM,  # type: ignore[arg-type]
-    SimpleNamespace(rate="bf16"),  # type: ignore[arg-type]
-    DEVICE,
-    memory=UNUSED,
-    sampling=GPU,
-    seeds=UNUSED,
-    stopwatch=UNUSED,
-)
+CONTEXT: Any = timing.ScoringContext(PROBLEM, CODE, DEVICE, memory=UNUSED, sampling=GPU, seeds=UNUSED, stopwatch=UNUSED)
 OVERHEAD_S, ALONE_OVERHEAD_S = 290e-6, 295e-6
 
 

@@ -249,5 +249,11 @@ EIGHT_BITS = catalog.problem("w4a16_gemm")
 def test_excluded_arithmetic_shows_in_the_counters(dtype: str, share: float, refused: bool) -> None:
     shape = EIGHT_BITS.shapes["gpu"][-1]
     seen = Evidence(shape=dict(shape), proof="counters", tensor_ops={dtype: share * EIGHT_BITS.flops(shape)})
-    text = f"The tensor cores multiplied {dtype} numbers ({share:.2f} of the work), which the problem excludes"
+    text = f"The tensor cores multiplied {dtype} numbers ({seen.tensor_ops[dtype]:.3g} operations), which the problem excludes"
     assert scoring.excluded_arithmetic(EIGHT_BITS, seen) == (text if refused else "")
+
+
+def test_excluded_arithmetic_of_a_problem_without_operations() -> None:
+    moves = EIGHT_BITS.model_copy(update={"work": EIGHT_BITS.work.model_copy(update={"flops": 0})})
+    seen = Evidence(shape=dict(moves.shapes["gpu"][0]), proof="counters", tensor_ops={"int8": 5.0})
+    assert "int8 numbers (5 operations)" in scoring.excluded_arithmetic(moves, seen)
