@@ -30,7 +30,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from arena.errors import DataError
+from arena.errors import ArenaError, DataError
 from arena.files import documents
 from arena.files.text import render
 from arena.schema import Annotation, Cell, Problem, Profile
@@ -100,7 +100,12 @@ def create(cell: Cell, *, manifest: Mapping[str, Any], root: Path) -> Iterator[R
         for name in ("agent", "work", "snapshots"):
             (reserved / name).mkdir()
         with (reserved / ".room").open("wb") as room:
-            os.posix_fallocate(room.fileno(), 0, ROOM_BYTES)
+            try:
+                os.posix_fallocate(room.fileno(), 0, ROOM_BYTES)
+            except OSError as error:
+                shutil.rmtree(reserved)
+                text = f"{root}: a run needs {ROOM_BYTES >> 20} MiB here for its record, and more for its logs"
+                raise ArenaError(f"{text}: {error.strerror}") from None
         # The folder gets its name last, so no list shows a run without its manifest or its lock.
         reserved.rename(folder)
         run = RunFolder(folder)

@@ -1,6 +1,8 @@
 """Run folders: names, order of writing, states, and what an agent gets."""
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from records import cell, folders, problem
 
-from arena.errors import DataError
+from arena.errors import ArenaError, DataError
 from arena.files.text import render
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
@@ -49,6 +51,17 @@ def test_a_run_holds_room_until_it_ends(tmp_path: Path) -> None:
     with run_folder.create(cell(), manifest={}, root=tmp_path / "runs") as run:
         pass
     assert not run.room.exists()
+
+
+def test_a_disk_without_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    refused = pytest.raises(ArenaError, match=r"runs: a run needs 8 MiB here .*: No space left")
+    with refused, run_folder.create(cell(), manifest={}, root=tmp_path / "runs"):
+        pass
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_run_writes_its_files_in_order(tmp_path: Path) -> None:
