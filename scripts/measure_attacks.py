@@ -10,16 +10,15 @@ score, `--only` names submissions. `--write` puts the tables into docs/tables/at
 from __future__ import annotations
 
 import argparse
-import collections
 import datetime
 import json
 import math
-import platform
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import attack_table
@@ -53,6 +52,7 @@ class Row:
     """What marks a score that passed: vetoes, retimed shapes, flags for review."""
     seconds: float
     device: str
+    """With the driver and torch, where it passed."""
 
 
 class Small:
@@ -67,7 +67,7 @@ class Small:
         return backend().run(replace(spec, limits=replace(spec.limits, memory_bytes=1024 * MIB)))
 
 
-def scored(entry: Entry, hardware: Hardware) -> Row:
+def scored(entry: Entry, hardware: Hardware, *, shared: bool) -> Row:
     """Score one submission with the shortened plan."""
     submission, expected = entry.submission()
     problem, sampling = entry.problem, replace(CPU, processes=1)
@@ -78,19 +78,19 @@ def scored(entry: Entry, hardware: Hardware) -> Row:
     if entry.home == GIVEN:
         sandbox = Small()
         sampling = replace(sampling, call_limit_s=6.0, first_call_limit_s=6.0, build_limit_s=20.0)
-    result = judge.score(submission, problem, hardware, digest="", sandbox=sandbox, sampling=sampling, folder=entry.home)
+    score = partial(judge.score, submission, problem, hardware, digest="", sandbox=sandbox)
+    result = score(sampling=sampling, folder=entry.home, shared=shared)
     row = Row(entry.name, result.verdict, expected, result.message, None, "", round(result.timings.total_s, 1), "")
     if isinstance(result, Passed):
-        return replace(row, score=result.peak_fraction, alarms=alarms(result), device=result.device.name)
+        device = f"{result.device.name}, driver {result.device.driver}, torch {torch.__version__}"
+        return replace(row, score=result.peak_fraction, alarms=alarms(result), device=device)
     return row
 
 
 def alarms(result: Passed) -> str:
     """What a reviewer would be shown of an honest score, beside its number."""
-    found = collections.Counter(
-        name for shape in result.shapes for name, on in (("vetoed", shape.vetoed), ("retimed", bool(shape.disturbed))) if on
-    )
-    text = [f"{name} {count}" for name, count in found.items()]
+    retimed = sum(bool(shape.disturbed) for shape in result.shapes)
+    text = [f"retimed {retimed}"] * bool(retimed)
     return ", ".join(text + ["unsteady"] * result.unsteady + ["review"] * (result.review_suggested and not result.unsteady))
 
 
@@ -187,6 +187,7 @@ def main() -> None:
     parser.add_argument("--attacks", dest="kinds", action="append_const", const="attacks")
     parser.add_argument("--honest", dest="kinds", action="append_const", const="honest")
     parser.add_argument("--only", nargs="*", help="names as in the tables; twins come along")
+    parser.add_argument("--shared", action="store_true", help="beside others on one GPU: for what is rejected before any timing")
     parser.add_argument("--json", type=Path, help="file that every score is added to")
     parser.add_argument("--write", action="store_true", help=f"into {PAGE.relative_to(PAGE.parents[2])}")
     options = parser.parse_args()
@@ -203,7 +204,7 @@ def main() -> None:
     for name, entry in chosen.items():
         if name in rows:
             continue
-        row = scored(entry, hardware)
+        row = scored(entry, hardware, shared=options.shared)
         print(f"  {name}: {row.verdict} {row.score or row.message} {row.alarms} ({row.seconds} s)", file=sys.stderr, flush=True)
         rows[name] = row
         if options.json:
@@ -211,8 +212,7 @@ def main() -> None:
                 file.write(json.dumps(asdict(row)) + "\n")
 
     device = next((row.device for row in rows.values() if row.device), hardware.name)
-    versions = f"{device}, torch {torch.__version__}, Python {platform.python_version()}, {datetime.date.today()}"
-    lines = [versions, "", *attack_lines(rows, hardware), "", *honest_lines(rows, hardware)]
+    lines = [f"{device}, {datetime.date.today()}", "", *attack_lines(rows, hardware), "", *honest_lines(rows, hardware)]
     print("\n".join(lines))
     if options.write:
         write(f"## On {hardware.name}\n", lines)
@@ -220,8 +220,8 @@ def main() -> None:
 
 
 def with_twin(name: str, entry: Entry) -> Iterator[tuple[str, Entry]]:
-    """A submission behind its twin."""
-    if entry.path.parent != attack_table.HONEST:
+    """A submission, behind its twin where it may have a score."""
+    if entry.path.parent != attack_table.HONEST and (entry.bounded or entry.submission()[1] == "passed"):
         yield entry.twin.name, entry.twin
     yield name, entry
 

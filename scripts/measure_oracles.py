@@ -88,7 +88,6 @@ def row(record: dict[str, Any]) -> str:
     if not isinstance(score, Passed):
         return f"| {record['problem']} | **{score.verdict}** at `{record['last_step']}`: {score.message} | {numbers} | |"
     counts = {
-        "vetoed": sum(shape.vetoed for shape in score.shapes),
         "disturbed": sum(bool(shape.disturbed) for shape in score.shapes),
         "unsteady": sum(shape.unsteady for shape in score.shapes),
         "in mode stream": sum(shape.launch_mode == "stream" for shape in score.shapes),

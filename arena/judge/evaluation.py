@@ -64,9 +64,10 @@ def run(
     anchor: Callable[[], float],
     report: Report,
     *,
+    counters: kernels.Counters | None = None,
     shared: bool = False,
 ) -> list[ProcessResult]:
-    """One result for each timed process; Rejection when the submission fails.
+    """One result for each timed process; Rejection when the submission fails. The worker of `counters` builds with the others.
 
     On a GPU that other processes use too (`shared`), nothing is measured before the submission has passed its checks.
     """
@@ -79,13 +80,14 @@ def run(
             overheads = [_prepare(context, worker, shapes) for _, worker in workers]
             checker.wait_until_ready(context.memory)
             timing.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
-            _build(context, [(checker, checked), *((worker, shapes) for _, worker in workers)], report)
+            jobs = [(checker, checked), *((worker, shapes) for _, worker in workers)]
+            _build(context, jobs, counters if workers else None, report)
             with context.stopwatch.phase("check"):
                 _check(context, checker, checked, report)
             with context.stopwatch.phase("benchmark"):
                 specs = _window_specs(context, checker, scored, shapes[len(scored) :])
         if not workers:
-            workers, overheads = _built(context, start, stack, shapes, report)
+            workers, overheads = _built(context, start, stack, shapes, counters, report)
         results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
     for _ in range(context.sampling.resizes):
         larger = _enlarged(context, shapes, specs, results)
@@ -94,8 +96,10 @@ def run(
         report("timing again, with more calls in a window")
         notes = [_faster(*pair) for pair in zip(specs, larger, strict=True)]
         specs, earlier = larger, [timed.disturbed for timed in results[0].shapes]
+        if counters:
+            counters.restart()  # it has loaded the submission, whose kernels could lengthen what is measured
         with ExitStack() as stack:
-            workers, overheads = _built(context, start, stack, shapes, report)
+            workers, overheads = _built(context, start, stack, shapes, counters, report)
             results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
         results[0] = results[0].noting([(*before, *note) for before, note in zip(earlier, notes, strict=True)])
     return results
@@ -133,7 +137,7 @@ def _time_all(
                 except (ArenaError, OSError, RuntimeError) as failure:  # the loaded ones may hold all memory: the result stands
                     result = result.noting([(f"no process could be started to time it again: {failure}",)] * len(shapes))
                     break
-                _build(context, [(another, shapes)], report)
+                _build(context, [(another, shapes)], None, report)
                 result = replace(_time_process(context, another, *arguments), dropped=dropped)
         results.append(result)
     return results
@@ -165,12 +169,17 @@ def _trial_sets(context: timing.ScoringContext, shapes: tuple[Shape, ...]) -> li
 
 
 def _built(
-    context: timing.ScoringContext, start: Start, stack: ExitStack, shapes: tuple[Shape, ...], report: Report
+    context: timing.ScoringContext,
+    start: Start,
+    stack: ExitStack,
+    shapes: tuple[Shape, ...],
+    counters: kernels.Counters | None,
+    report: Report,
 ) -> tuple[list[tuple[ExitStack, Worker]], list[list[timing.Overhead]]]:
     """Fresh workers that have built the submission, and the judge's own part of the windows in each."""
     workers = _start_workers(context, start, stack)
     overheads = [_prepare(context, worker, shapes) for _, worker in workers]
-    _build(context, [(worker, shapes) for _, worker in workers], report)
+    _build(context, [(worker, shapes) for _, worker in workers], counters, report)
     return workers, overheads
 
 
@@ -221,24 +230,27 @@ def _prepare(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape
     return found
 
 
-def _build(context: timing.ScoringContext, jobs: list[tuple[Worker, tuple[Shape, ...]]], report: Report) -> None:
+def _build(
+    context: timing.ScoringContext,
+    jobs: list[tuple[Worker, tuple[Shape, ...]]],
+    counters: kernels.Counters | None,
+    report: Report,
+) -> None:
     """Load the submission in each worker and call it once on each of its shapes, which may compile. Stop them afterwards."""
-
-    def build(worker: Worker, shapes: tuple[Shape, ...]) -> None:
-        worker.load(context.sampling.build_limit_s)
-        for shape in shapes:
-            timing.first_call(context, worker, shape)
-        worker.freeze()
-
     report("building")
-    at_once = len(jobs) if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
+    at_once = len(jobs) + 1 if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
     with context.stopwatch.phase("build"), ThreadPoolExecutor(at_once) as pool:
         try:
-            for done in [pool.submit(build, *job) for job in jobs]:
+            waits = [pool.submit(timing.build, context, *job) for job in jobs]
+            if counters:
+                waits.append(pool.submit(counters.build, context.problem.shapes["gpu"]))
+            for done in waits:
                 done.result()
         except BaseException:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now
             for worker, _ in jobs:
                 worker.begin_kill()
+            if counters:
+                counters.begin_kill()
             raise
 
 

@@ -18,14 +18,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from arena.errors import ArenaError
 from arena.judge.device.memory import HostBuffer
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
-from arena.judge.sets import Sets, poison, write
-from arena.judge.timing import ScoringContext, place
+from arena.judge.sets import poison, write
+from arena.judge.timing import ScoringContext, build, place
 from arena.judge.worker_client import Worker
 from arena.sandboxes.host import counters_closed, program
 from arena.schema import Evidence, Kernel
@@ -91,18 +92,44 @@ def _noting(notes: dict[int, str], number: int) -> Iterator[None]:
 
 
 class Counters:
-    """A worker inside a profiler that reads the hardware's counters. Until `read` it has neither device nor submission."""
+    """A worker inside a profiler that reads the hardware's counters. It is frozen from `build` to `read`."""
 
     def __init__(self, context: ScoringContext, start: Callable[..., AbstractContextManager[Worker]], stack: ExitStack) -> None:
-        self._context, self._stack, self._missing = context, stack, ""
+        self._context, self._stack, self._missing, self._built = context, stack, "", False
         wrapper = counters_command()
         if isinstance(wrapper, str):
             self._missing = wrapper
+        else:
+            self._start = partial(start, wrapper=wrapper)
+            self.restart()
+
+    def restart(self) -> None:
+        """Start a worker without the submission, in the place of one that may have it."""
+        if self._missing:
             return
+        self._stack.close()
+        self._built = False
         try:
-            self._worker = stack.enter_context(start(wrapper=wrapper))
+            self._worker = self._stack.enter_context(self._start())
         except (ArenaError, OSError, RuntimeError) as failure:
             self._missing = f"the worker for the counters did not start: {failure}"
+
+    def build(self, shapes: Sequence[Shape]) -> None:
+        """Load the submission and call it once on each shape, while the other workers do. Only the first time. Never raises."""
+        if self._missing or self._built:
+            return
+        self._built = True
+        try:
+            self._worker.wait_until_ready(self._context.memory)
+            build(self._context, self._worker, shapes)
+        except (Rejection, ArenaError, OSError, RuntimeError) as failure:
+            self._missing = f"the worker for the counters failed: {failure}"
+            self._stack.close()
+
+    def begin_kill(self) -> None:
+        """End the worker while `build` waits for it."""
+        if not self._missing:
+            self._worker.begin_kill()
 
     def read(self, found: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
         """`found` with the counters of one call on each shape, or with the reason why there are none. Never raises Rejection."""
@@ -117,23 +144,16 @@ class Counters:
 
     def _counted(self, found: tuple[Evidence, ...]) -> str:
         """What the profiler prints of one call on each shape."""
-        context, worker, limit_s = self._context, self._worker, self._context.sampling.first_call_limit_s
-        worker.wait_until_ready(context.memory)
-        with context.stopwatch.phase("build"):
-            worker.load(context.sampling.build_limit_s)
+        worker = self._worker
         for evidence in found:
-            with context.stopwatch.phase("build"):
-                sets = _filled(context, worker, evidence.shape)
-                worker.order("run", calls=sets.count, launch_mode="call", limit_s=limit_s)
-                worker.order("wait", limit_s=limit_s)
-            _poison(sets)
-            worker.order("count", limit_s=limit_s)
+            _filled(self._context, worker, evidence.shape)
+            worker.order("count", limit_s=self._context.sampling.first_call_limit_s)
         return worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
 
 
 @contextmanager
 def counters(context: ScoringContext, start: Callable[..., AbstractContextManager[Worker]]) -> Iterator[Counters]:
-    """The counters' worker, started now so that it imports torch while the others work."""
+    """The counters' worker, started now, since it builds with the others."""
     with ExitStack() as stack:
         yield Counters(context, start, stack)
 
@@ -168,17 +188,12 @@ def with_note(found: tuple[Evidence, ...], reason: str) -> tuple[Evidence, ...]:
     return tuple(evidence.model_copy(update={"note": "; ".join(filter(None, (evidence.note, reason)))}) for evidence in found)
 
 
-def _filled(context: ScoringContext, worker: Worker, shape: Shape) -> Sets:
+def _filled(context: ScoringContext, worker: Worker, shape: Shape) -> None:
     """Buffers with one new public input set. Nothing is timed, so the worker is not frozen meanwhile."""
     sets = place(context, worker, shape, "public", 1)
     (seed,) = context.seeds.take(1)
     write(context.code.make_inputs(shape, seed, "public", context.memory.device), sets.input(0))
-    _poison(sets)
-    return sets
-
-
-def _poison(sets: Sets) -> None:
-    """Fill the outputs as before any other call: the profiled call finds no answer there, and cannot tell that it is profiled."""
+    # As before any other call: the profiled call finds no answer there, and cannot tell that it is profiled.
     poison(sets, sets.count, seed=secrets.randbits(63))
     sets.memory.settle()
 

@@ -35,10 +35,6 @@ LEAST_SHARE, TRACES = 0.99, 0.01
 """Share of the formula's operations that the counters must show in the problem's arithmetic, and may show in an excluded one."""
 
 
-ALONE_MARGIN, ALONE_SLACK_S = 0.02, 10e-6
-"""How much longer a call alone may take than among others: it finds no code in a cache (docs/measurements/judge.md)."""
-
-
 def score(
     submission: Submission,
     problem: Problem,
@@ -87,10 +83,11 @@ def score(
             start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env, note=notes.append)
             start = partial(start, absent=problem.absent_libraries)
             with ExitStack() as stack:
-                # Started now, so that it imports torch while the others work; it reads the counters when all timing is over.
+                # It starts and builds with the other workers, and reads the counters when all timing is over.
                 reads = sampling.counters and hardware.profile == "gpu"
                 counters = stack.enter_context(kernels.counters(context, start)) if reads else None
-                processes = evaluation.run(context, hardware.profile, start, device.anchor_gb_s, report, shared=shared)
+                anchor, profile = device.anchor_gb_s, hardware.profile
+                processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)
                 evidence = _evidence(context, processes[-1].evidence, counters, report)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             timed = [
@@ -205,10 +202,8 @@ def _timed(context: timing.ScoringContext, shape: Shape, runs: list[timing.Shape
         alone_overhead_s = min(run.overhead.alone_s[run.launch_mode] for run in runs)
         alone = tuple(run.alone_samples_s(alone_overhead_s) for run in runs)
         alone_s = median_of_medians(alone)
-    vetoed = alone_s is not None and alone_s > (1 + ALONE_MARGIN) * measured_s + ALONE_SLACK_S
-    # A call gains nothing from the calls beside it. Where these are no chain, they may overlap without a lie: there is no margin.
-    if alone_s is not None and (vetoed or (runs[0].launch_mode == "stream" and alone_s > measured_s)):
-        samples, measured_s = alone, alone_s
+        if alone_s > measured_s:  # a call gains nothing from the calls beside it
+            samples, measured_s = alone, alone_s
     if not measured_s >= least.seconds:
         _reject_impossible(shape, measured_s, least.seconds, context.device)
     error = runs[0].error
@@ -225,7 +220,6 @@ def _timed(context: timing.ScoringContext, shape: Shape, runs: list[timing.Shape
         overhead_s=max(overhead_s, 0.0),
         alone_s=alone_s,
         alone_overhead_s=max(alone_overhead_s, 0.0) if alone_s is not None else None,
-        vetoed=vetoed,
         calls_per_window=runs[0].calls,
         windows=sum(len(run.windows_s) for run in runs),
         process_medians_s=tuple(median(run) for run in samples),

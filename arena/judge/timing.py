@@ -183,6 +183,14 @@ def first_call(context: ScoringContext, worker: Worker, shape: Shape) -> None:
         worker.order("wait", limit_s=limit_s)
 
 
+def build(context: ScoringContext, worker: Worker, shapes: Iterable[Shape]) -> None:
+    """Load the submission, call it once on each of the shapes, and stop it."""
+    worker.load(context.sampling.build_limit_s)
+    for shape in shapes:
+        first_call(context, worker, shape)
+    worker.freeze()
+
+
 def check(context: ScoringContext, worker: Worker, shape: Shape, input_class: str) -> Errors:
     """Verify every call of a window on one shape and one input class; the first set comes again at the end."""
 
@@ -388,6 +396,7 @@ def place(context: ScoringContext, worker: Worker, shape: Shape, input_class: st
     """`count` sets of this shape in the worker's buffers, which are made larger where they are too small."""
     memory, input_layout, output_layout = context.memory, context.input_layout(shape, input_class), context.output_layout(shape)
     reserve(context, worker, count * input_layout.set_bytes, count * output_layout.set_bytes)
+    memory.trim()  # now, and not between windows
     assert worker.buffers is not None
     inputs, outputs = worker.buffers
     sets = Sets(memory, memory.staging(inputs), inputs, outputs, input_layout, output_layout, count)

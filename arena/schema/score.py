@@ -62,15 +62,14 @@ class TimedShape(Record):
     overhead_s: float | None = Field(default=None, ge=0)
     """The judge's own part of each window, in seconds, which was taken off. None in scores of arena 0.2 and before."""
     alone_s: Positive | None = None
-    """Seconds of one call alone on a GPU, from a cold cache, the judge's own part taken off."""
+    """Seconds of one call alone on a GPU, from a cold cache, the judge's own part taken off. `measured_s` is never less."""
     alone_overhead_s: float | None = Field(default=None, ge=0)
     """That part."""
     unsteady: bool = False
     """True when half of `ci95` is wider, or the processes' medians lie farther apart, than the published method allows for. False
     in records from before this field."""
     vetoed: bool = False
-    """True when a call alone took longer than among others by more than the margin. Then its time counts. In scores of arena 0.2
-    and before: when the GPU's clock, as the worker read it, showed less than the judge's by more than 10 %."""
+    """In scores of arena 0.2 and before: whether the GPU's clock, as the worker read it was over 10 % behind the judge's."""
     wall_s: Positive | None = None
     """Seconds per call by the judge's own clock, in scores of arena 0.2 and before."""
     calls_per_window: int

@@ -1,7 +1,8 @@
 """Times solution.py on the shapes of problem.json: `python benchmark.py [--solution PATH] [--windows N]`.
 
 A window is one run over many input sets with different values, so that no call finds its inputs in a near cache. Each call
-writes into outputs of its own. The time of a call is the window's time divided by the number of calls.
+writes into outputs of its own. The time of a call is the window's time divided by the number of calls. On a GPU calls are
+timed alone, too, each from a cold cache.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from torch import Tensor
 
 HERE = Path(__file__).resolve().parent
 WINDOW_S = 0.020
+ALONE_CALLS = 32
+TIMES_THE_CACHE = 3
+HOST_AHEAD_CYCLES = 1_000_000
+"""A kernel that spins for some 0.5 ms: the host queues calls meanwhile."""
 MOST_SETS = 512
 MOST_BYTES = 256 << 20
 """Size of all input sets on the CPU; on a GPU they take a quarter of the free memory."""
@@ -118,23 +123,24 @@ def main() -> int:
     try:
         solution = load_solution(options.solution)
         for shape, flops, bytes_ in zip(facts["shapes"], facts["flops"], facts["bytes"], strict=True):
-            samples_s = measure(solution, make_inputs, facts, shape, device, options.windows)
-            call_s = statistics.median(samples_s)
+            samples_s, alone_s = measure(solution, make_inputs, facts, shape, device, options.windows)
+            call_s = max(statistics.median(samples_s), alone_s)
             rates = f"{bytes_ / call_s / 1e9:.1f} GB/s, {flops / call_s / 1e12:.4f} TFLOP/s"
-            print(f"{row(shape, samples_s)}, {rates}", flush=True)
+            print(f"{row(shape, samples_s, alone_s)}, {rates}", flush=True)
         for shape in facts["latency"]:
-            print(row(shape, measure(solution, make_inputs, facts, shape, device, options.windows)), flush=True)
+            print(row(shape, *measure(solution, make_inputs, facts, shape, device, options.windows)), flush=True)
     except (BadOutput, BadSolution) as error:
         print(error)
         return 1
     return 0
 
 
-def row(shape: Mapping[str, int], samples_s: Sequence[float]) -> str:
+def row(shape: Mapping[str, int], samples_s: Sequence[float], alone_s: float) -> str:
     """One shape and the time of a call on it, in words."""
     name = " ".join(f"{key}={value}" for key, value in shape.items())
     low_us, call_us, high_us = (1e6 * pick(samples_s) for pick in (min, statistics.median, max))
-    return f"{name}: {call_us:.1f} us per call ({low_us:.1f}..{high_us:.1f})"
+    alone = f", {1e6 * alone_s:.1f} us alone" if alone_s else ""
+    return f"{name}: {call_us:.1f} us per call ({low_us:.1f}..{high_us:.1f}){alone}"
 
 
 def measure(
@@ -144,8 +150,8 @@ def measure(
     shape: Mapping[str, int],
     device: str,
     windows: int,
-) -> list[float]:
-    """Seconds per call, one value per window."""
+) -> tuple[list[float], float]:
+    """(seconds per call, one value per window; those of a call alone, 0 on a CPU)."""
     seed = int.from_bytes(os.urandom(6), "little")
     inputs, outputs = [make_inputs(shape, seed, device=device)], [output_buffers(facts, shape, device)]
     room = torch.cuda.mem_get_info()[0] // 4 if device == "cuda" else MOST_BYTES
@@ -159,7 +165,25 @@ def measure(
     # does not hold enough of them, the window goes over them several times.
     rounds = max(1, math.ceil(WINDOW_S / (once_s * len(inputs))))
     calls = rounds * len(inputs)
-    return [timed(solution, inputs * rounds, outputs * rounds, device) / calls for _ in range(windows + 1)][1:]
+    samples_s = [timed(solution, inputs * rounds, outputs * rounds, device) / calls for _ in range(windows + 1)][1:]
+    return samples_s, timed_alone(solution, inputs, outputs) if device == "cuda" else 0.0
+
+
+def timed_alone(solution: Solution, inputs: Sets, outputs: Sets) -> float:
+    """Seconds of a call alone on a GPU whose cache holds nothing of it: the median of some calls."""
+    junk = torch.zeros(TIMES_THE_CACHE * torch.cuda.get_device_properties(0).L2_cache_size // 4, device="cuda")
+    times_ms = []
+    for number in range(ALONE_CALLS):
+        index = number % len(inputs)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(HOST_AHEAD_CYCLES)
+        junk.sum()
+        start.record()
+        call_all(solution, inputs[index : index + 1], outputs[index : index + 1])
+        end.record()
+        torch.cuda.synchronize()
+        times_ms.append(float(start.elapsed_time(end)))
+    return statistics.median(times_ms) / 1e3
 
 
 def timed(solution: Solution, inputs: Sets, outputs: Sets, device: str) -> float:
@@ -167,7 +191,7 @@ def timed(solution: Solution, inputs: Sets, outputs: Sets, device: str) -> float
     if device == "cuda":
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
-        torch.cuda._sleep(1_000_000)  # some 0.5 ms of spinning: the host runs ahead meanwhile
+        torch.cuda._sleep(HOST_AHEAD_CYCLES)
         start.record()
         call_all(solution, inputs, outputs)
         end.record()

@@ -57,20 +57,17 @@ def test_publishing_for_far_longer_is_tried_again() -> None:
 
 @pytest.mark.parametrize(
     ("call_us", "alone_us", "counted_us"),
-    [(100.0, 100.0, 100.0), (100.0, 111.0, 100.0), (100.0, 113.0, 113.0), (100.0, 80.0, 100.0), (1000.0, 1029.0, 1000.0)],
-    ids=["alike", "cold code", "overlapped", "faster alone", "long"],
+    [(100.0, 100.0, 100.0), (100.0, 101.0, 101.0), (100.0, 117.0, 117.0), (100.0, 80.0, 100.0)],
+    ids=["alike", "cold code", "overlapped", "faster alone"],
 )
-def test_a_call_gains_nothing_from_the_calls_beside_it(call_us: float, alone_us: float, counted_us: float) -> None:
-    found = timed(*[process(call_us / 1e6, alone_us / 1e6)] * 3)
+@pytest.mark.parametrize("launch_mode", ["graph", "stream"])
+def test_a_call_gains_nothing_from_the_calls_beside_it(
+    call_us: float, alone_us: float, counted_us: float, launch_mode: LaunchMode
+) -> None:
+    found = timed(*[process(call_us / 1e6, alone_us / 1e6, launch_mode=launch_mode)] * 3)
     assert found.measured_s == pytest.approx(counted_us / 1e6)
-    assert found.vetoed == (counted_us != call_us)
+    assert found.process_medians_s == pytest.approx((found.measured_s,) * 3)
     assert found.alone_s == pytest.approx(alone_us / 1e6)
-
-
-@pytest.mark.parametrize(("alone_us", "counted_us"), [(101.0, 101.0), (99.0, 100.0)])
-def test_calls_that_are_no_chain_have_no_margin(alone_us: float, counted_us: float) -> None:
-    found = timed(*[process(1e-4, alone_us / 1e6, launch_mode="stream")] * 3)
-    assert (found.measured_s, found.vetoed) == (pytest.approx(counted_us / 1e6), False)
 
 
 def test_the_least_overhead_of_all_processes_counts() -> None:

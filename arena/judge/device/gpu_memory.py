@@ -135,6 +135,8 @@ class CudaMemory:
 
     def settle(self) -> None:
         torch.cuda.synchronize(self._index)
+
+    def trim(self) -> None:
         if torch.cuda.memory_reserved(self._index) - torch.cuda.memory_allocated(self._index) > self._cache_bytes:
             torch.cuda.empty_cache()
 

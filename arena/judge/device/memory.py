@@ -90,7 +90,10 @@ class Memory(Protocol):
         """Make every line of the last cache ordinary again, also lines that a submission set aside to outlive a window."""
 
     def settle(self) -> None:
-        """Wait until all work that the judge has queued on the device is done; give back memory that it holds for later."""
+        """Wait until all work that the judge has queued on the device is done."""
+
+    def trim(self) -> None:
+        """Give back what the judge keeps for later, if that is much. The driver clears it, which slows the device for a while."""
 
     def room_bytes(self) -> int | None:
         """The most that one shape's sets may take, staging included; None where `Sampling.sets_bytes` is the limit."""
@@ -140,6 +143,9 @@ class HostMemory:
 
     def settle(self) -> None:
         """Do nothing: the judge queues no work on a processor."""
+
+    def trim(self) -> None:
+        """Do nothing: what was freed is the system's again."""
 
     def room_bytes(self) -> int | None:
         return None

@@ -4,36 +4,31 @@
 # Reports the calls of a window as done from a second stream, a little before they are: after as long as the calls took last time.
 # ruff: noqa: F821
 import sys
-import time
 
 import torch
 
 driver = sys.modules["cuda_driver"]
 real_launch, real_report = driver.Chain.launch, driver.Gate.report_done
-EARLY_S = 50e-6
-known, side = {}, torch.cuda.Stream()
+EARLY_MS, CYCLES_PER_MS = 0.05, 1.7e6
+marks, early, side = {}, [False], torch.cuda.Stream()
 
 
 def launch(chain):
-    if chain not in known:
-        real_launch(chain)
-        torch.cuda.synchronize()
-        begin_s = time.perf_counter()
-        real_launch(chain)
-        torch.cuda.synchronize()
-        known[chain] = time.perf_counter() - begin_s
-        return
-    side.wait_stream(torch.cuda.current_stream())
+    early[0] = chain in marks and marks[chain][1].query()
+    if early[0]:
+        begin, end = marks[chain]
+        took_ms = begin.elapsed_time(end)  # of the last window, which is over
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(int(max(took_ms - EARLY_MS, 0) * CYCLES_PER_MS))
+    marks[chain] = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+    marks[chain][0].record()
     real_launch(chain)
-    with torch.cuda.stream(side):
-        torch.cuda._sleep(int(max(known[chain] - EARLY_S, 0) * 1.7e9))
+    marks[chain][1].record()
 
 
 def report_done(gate, number):
-    if not known:
-        real_report(gate, number)
-        return
-    with torch.cuda.stream(side):
+    with torch.cuda.stream(side if early[0] else torch.cuda.current_stream()):
         real_report(gate, number)
 
 

@@ -11,7 +11,7 @@ import triton.language as tl
 from triton.language.extra.cuda import globaltimer
 
 honest, left = solution, []
-SECONDS = 30
+SECONDS = 10
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-# verdict: passed
+# verdict: cheated
 # follows: oracle_gpu
 # at most: honest
 # Kernels queued before the worker was stopped wait for the next window's first sets and compute their answers ahead, while inputs are
