@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from arena.errors import ArenaError
-from arena.judge import kernels, timing
+from arena.judge import buffers, kernels, timing
+from arena.judge.context import CHECKED_CALLS, ScoringContext, shape_text
+from arena.judge.overhead import Overhead, measure_overhead
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
 from arena.judge.score_math import median_of_medians
-from arena.judge.timing import shape_text
 from arena.judge.worker_client import Uncapturable, Worker, as_judge_failure
 from arena.schema import Evidence, LaunchMode, Profile
 
@@ -58,7 +59,7 @@ class ProcessResult:
 
 
 def run(
-    context: timing.ScoringContext,
+    context: ScoringContext,
     profile: Profile,
     start: Start,
     anchor: Callable[[], float],
@@ -79,7 +80,7 @@ def run(
         with start() as checker:
             overheads = [_prepare(context, worker, shapes) for _, worker in workers]
             checker.wait_until_ready(context.memory)
-            timing.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
+            buffers.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
             jobs = [(checker, checked), *((worker, shapes) for _, worker in workers)]
             _build(context, jobs, counters if workers else None, report)
             with context.stopwatch.phase("check"):
@@ -106,9 +107,9 @@ def run(
 
 
 def _time_all(
-    context: timing.ScoringContext,
+    context: ScoringContext,
     workers: list[tuple[ExitStack, Worker]],
-    overheads: list[list[timing.Overhead]],
+    overheads: list[list[Overhead]],
     start: Start,
     shapes: tuple[Shape, ...],
     specs: list[WindowSpec],
@@ -144,14 +145,14 @@ def _time_all(
 
 
 def _enlarged(
-    context: timing.ScoringContext, shapes: tuple[Shape, ...], specs: list[WindowSpec], results: list[ProcessResult]
+    context: ScoringContext, shapes: tuple[Shape, ...], specs: list[WindowSpec], results: list[ProcessResult]
 ) -> list[WindowSpec]:
     """The specs, with more calls on a shape whose windows hold less than half of those that fill one."""
 
     def enlarged(number: int, shape: Shape, spec: WindowSpec) -> WindowSpec:
         runs = [result.shapes[number] for result in results]
         overhead_s = min(run.overhead.window_s for run in runs)
-        fill = timing.calls_that_fill(context, shape, median_of_medians([run.samples_s(overhead_s) for run in runs]))
+        fill = context.calls_that_fill(shape, median_of_medians([run.samples_s(overhead_s) for run in runs]))
         return spec._replace(calls=fill) if fill > 2 * spec.calls else spec
 
     return [enlarged(number, *pair) for number, pair in enumerate(zip(shapes, specs, strict=True))]
@@ -162,20 +163,20 @@ def _faster(before: WindowSpec, after: WindowSpec) -> tuple[str, ...]:
     return () if before == after else (text,)
 
 
-def _trial_sets(context: timing.ScoringContext, shapes: tuple[Shape, ...]) -> list[tuple[Shape, int]]:
+def _trial_sets(context: ScoringContext, shapes: tuple[Shape, ...]) -> list[tuple[Shape, int]]:
     """The most sets of each shape that are needed before any timing."""
-    least = max(context.sampling.min_calls, timing.CHECKED_CALLS)
+    least = max(context.sampling.min_calls, CHECKED_CALLS)
     return [(shape, min(least, context.room(shape))) for shape in shapes]
 
 
 def _built(
-    context: timing.ScoringContext,
+    context: ScoringContext,
     start: Start,
     stack: ExitStack,
     shapes: tuple[Shape, ...],
     counters: kernels.Counters | None,
     report: Report,
-) -> tuple[list[tuple[ExitStack, Worker]], list[list[timing.Overhead]]]:
+) -> tuple[list[tuple[ExitStack, Worker]], list[list[Overhead]]]:
     """Fresh workers that have built the submission, and the judge's own part of the windows in each."""
     workers = _start_workers(context, start, stack)
     overheads = [_prepare(context, worker, shapes) for _, worker in workers]
@@ -183,7 +184,7 @@ def _built(
     return workers, overheads
 
 
-def _start_workers(context: timing.ScoringContext, start: Start, stack: ExitStack) -> list[tuple[ExitStack, Worker]]:
+def _start_workers(context: ScoringContext, start: Start, stack: ExitStack) -> list[tuple[ExitStack, Worker]]:
     """The workers to be timed, started together, since none has the submission yet; leaving its own stack ends each."""
     workers = []
     for _ in range(context.sampling.processes):
@@ -193,9 +194,9 @@ def _start_workers(context: timing.ScoringContext, start: Start, stack: ExitStac
 
 
 def _time_process(
-    context: timing.ScoringContext,
+    context: ScoringContext,
     worker: Worker,
-    overheads: list[timing.Overhead],
+    overheads: list[Overhead],
     anchor: Callable[[], float],
     shapes: tuple[Shape, ...],
     specs: list[WindowSpec],
@@ -206,7 +207,7 @@ def _time_process(
     before_gb_s = _settled_gb_s(anchor, context.sampling.drift)
     arguments = list(zip(shapes, specs, overheads, strict=True))
     with context.stopwatch.phase("benchmark"):
-        timing.reserve_for(context, worker, [(shape, spec.calls) for shape, spec in zip(shapes, specs, strict=True)])
+        buffers.reserve_for(context, worker, [(shape, spec.calls) for shape, spec in zip(shapes, specs, strict=True)])
         timed = [_time(context, worker, *each) for each in arguments[:scored]]
     worker.freeze()
     # Before the worker ends: for some time after that the driver is busy taking its memory back. And before the latency shapes:
@@ -219,19 +220,19 @@ def _time_process(
     return ProcessResult(tuple(timed), evidence, anchors)
 
 
-def _prepare(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, ...]) -> list[timing.Overhead]:
+def _prepare(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...]) -> list[Overhead]:
     """The judge's own part of every shape's windows, in a worker without the submission."""
     worker.wait_until_ready(context.memory)
     with context.stopwatch.phase("benchmark"), as_judge_failure():
-        timing.reserve_for(context, worker, [(shape, timing.most_calls(context, shape)) for shape in shapes])
-        found = [timing.measure_overhead(context, worker, shape) for shape in shapes]
-        timing.release(context, worker)  # the next worker needs the memory
+        buffers.reserve_for(context, worker, [(shape, context.most_calls(shape)) for shape in shapes])
+        found = [measure_overhead(context, worker, shape) for shape in shapes]
+        buffers.release(context, worker)  # the next worker needs the memory
         context.memory.release_staging()
     return found
 
 
 def _build(
-    context: timing.ScoringContext,
+    context: ScoringContext,
     jobs: list[tuple[Worker, tuple[Shape, ...]]],
     counters: kernels.Counters | None,
     report: Report,
@@ -265,7 +266,7 @@ def _settled_gb_s(anchor: Callable[[], float], drift: float) -> float:
     return last
 
 
-def _check(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> None:
+def _check(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> None:
     """Check timed and hidden shapes, on the public distribution and on every hidden input class."""
     for shape in shapes:
         report(f"checking {shape_text(shape)}")
@@ -274,7 +275,7 @@ def _check(context: timing.ScoringContext, worker: Worker, shapes: tuple[Shape, 
 
 
 def _window_specs(
-    context: timing.ScoringContext, worker: Worker, scored: tuple[Shape, ...], latency: tuple[Shape, ...]
+    context: ScoringContext, worker: Worker, scored: tuple[Shape, ...], latency: tuple[Shape, ...]
 ) -> list[WindowSpec]:
     """How each shape is timed: one launch mode for all scored shapes, and one for the latency shapes, which may not capture.
 
@@ -301,9 +302,7 @@ def _window_specs(
     return [spec for group_specs in found for spec in group_specs]
 
 
-def _time(
-    context: timing.ScoringContext, worker: Worker, shape: Shape, spec: WindowSpec, overhead: timing.Overhead
-) -> timing.ShapeTiming:
+def _time(context: ScoringContext, worker: Worker, shape: Shape, spec: WindowSpec, overhead: Overhead) -> timing.ShapeTiming:
     try:
         return timing.time_shape(context, worker, shape, *spec, overhead)
     except Uncapturable as uncapturable:

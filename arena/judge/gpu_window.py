@@ -6,7 +6,7 @@ of the outputs, and notes the time again. What this costs beside the calls is me
 worker before it loads the submission.
 
 Contexts share a GPU by time slices. So kernels of the worker that run before the gate opens lengthen the publishing, which counts
-(timing.py). Kernels that run after a false report delay the copy of the sample, or their work is missing from it.
+(overhead.py). Kernels that run after a false report delay the copy of the sample, or their work is missing from it.
 """
 
 from __future__ import annotations

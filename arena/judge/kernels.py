@@ -15,18 +15,20 @@ import re
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
 from arena.errors import ArenaError
+from arena.judge.buffers import place
+from arena.judge.context import ScoringContext
 from arena.judge.device.memory import HostBuffer
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sets import poison, write
-from arena.judge.timing import ScoringContext, build, place
+from arena.judge.timing import build
 from arena.judge.worker_client import Worker
 from arena.sandboxes.host import counters_closed, program
 from arena.schema import Evidence, Kernel
@@ -124,7 +126,8 @@ class Counters:
             build(self._context, self._worker, shapes)
         except (Rejection, ArenaError, OSError, RuntimeError) as failure:
             self._missing = f"the worker for the counters failed: {failure}"
-            self._stack.close()
+            with suppress(Rejection, ArenaError, OSError, RuntimeError):
+                self._stack.close()
 
     def begin_kill(self) -> None:
         """End the worker while `build` waits for it."""

@@ -16,6 +16,7 @@ import torch
 import arena
 from arena.errors import ArenaError, JudgeError
 from arena.judge import evaluation, forbidden, kernels, problem_code, similar, timing, worker_client
+from arena.judge.context import ScoringContext, Stopwatch, shape_text
 from arena.judge.device.detect import open_device
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection, refusal_under_way
@@ -62,7 +63,7 @@ def score(
         hidden: False checks and times only public inputs of the scored shapes: for a baseline's speed, never for a score.
         shared: lets other processes compute on the GPU meanwhile: for submissions rejected before any timing.
     """
-    stopwatch, seeds = timing.Stopwatch(), Seeds()
+    stopwatch, seeds = Stopwatch(), Seeds()
     common = _common(problem, hardware, digest)
     environment = {"arena": arena.__version__, "python": platform.python_version(), "torch": torch.__version__}
     # The seed is drawn for this scoring alone and never used again; recorded so that a person can make the same inputs.
@@ -77,7 +78,7 @@ def score(
             if reason := problem_code.lacking(problem, code.rate, hardware, device.record.tflops):
                 raise JudgeError(reason)
             sampling = replace(sampling or device.sampling, cold_bytes=device.sampling.cold_bytes)
-            context = timing.ScoringContext(problem, code, device.record, device.memory, sampling, seeds, stopwatch)
+            context = ScoringContext(problem, code, device.record, device.memory, sampling, seeds, stopwatch)
             before = device.conditions()
             start = partial(worker_client.start, submission, sandbox=sandbox, logs=logs, total_limit_s=sampling.total_limit_s)
             start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env, note=notes.append)
@@ -135,7 +136,7 @@ def preflight(hardware: Hardware, gpu: int) -> int | None:
 def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> Rejected:
     """The score of a run that left no usable solution.py."""
     common = _common(problem, hardware, digest)
-    return Rejected(**common, verdict="missing", message=reason, timings=timing.Stopwatch().timings())
+    return Rejected(**common, verdict="missing", message=reason, timings=Stopwatch().timings())
 
 
 def _rejected(rejection: Rejection, notes: Sequence[str], *, environment: Mapping[str, str], **common: Any) -> Rejected:  # noqa: ANN401
@@ -171,7 +172,7 @@ def _read(submission: Submission, problem: Problem) -> None:
 
 
 def _evidence(
-    context: timing.ScoringContext,
+    context: ScoringContext,
     launched: tuple[Evidence, ...],
     counters: kernels.Counters | None,
     report: evaluation.Report,
@@ -191,7 +192,7 @@ def _evidence(
     return found
 
 
-def _timed(context: timing.ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]) -> TimedShape:
+def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]) -> TimedShape:
     """The timings of one shape by all processes, reduced to its time."""
     least = context.ceiling(shape)
     # The least of the processes' overheads: nothing that disturbs a machine lowers it.
@@ -249,7 +250,7 @@ def unexpected_arithmetic(problem: Problem, shapes: Sequence[ShapeScore], eviden
         if seen.proof != "counters" or shape.bound != "compute" or seen.tensor_ops.get(wanted, 0.0) >= LEAST_SHARE * flops:
             continue
         shares = ", ".join(f"{dtype} {ops / flops:.2f}" for dtype, ops in sorted(seen.tensor_ops.items())) or "nothing"
-        found.append(f"{timing.shape_text(shape.shape)} ({shares} of the work)")
+        found.append(f"{shape_text(shape.shape)} ({shares} of the work)")
     return f"not {wanted}: the tensor cores multiplied otherwise on {'; '.join(found)}" if found else ""
 
 
@@ -263,7 +264,7 @@ def excluded_arithmetic(problem: Problem, evidence: Evidence) -> str:
 
 def _reject_impossible(shape: Shape, measured_s: float, ceiling_s: float, device: Device) -> None:
     """A call faster than the hardware: the submission cheats, or a ceiling measured on this machine is too low."""
-    text = f"{timing.shape_text(shape)}: {measured_s * 1e6:.2f} us, but the hardware needs {ceiling_s * 1e6:.2f} us"
+    text = f"{shape_text(shape)}: {measured_s * 1e6:.2f} us, but the hardware needs {ceiling_s * 1e6:.2f} us"
     if device.ceilings == "measured":
         raise JudgeError(f"{text}; run `arena calibrate --hardware cpu` on an idle machine and score again")
     raise Rejection("cheated", text, shape=shape)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from arena.judge import gpu_window
+from arena.judge.context import ScoringContext
 from arena.judge.problem_code import ProblemCode, Shape
 from arena.judge.sets import Disturbed, Draw, InputSpec, Sets, WindowResult, choose, make
 from arena.judge.worker_client import Worker
@@ -58,6 +59,25 @@ def window(
     end_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     worker.freeze()
     return WindowResult((end_ns - begin_ns) / 1e9, 0.0, inputs, outputs)
+
+
+def public_window(
+    context: ScoringContext,
+    worker: Worker,
+    sets: Sets,
+    shape: Shape,
+    calls: int,
+    launch_mode: LaunchMode,
+    limit_s: float,
+    tries: int = PREPARE_TRIES,
+) -> WindowResult:
+    """A window of `calls` calls on public inputs. A window without calls has a sample too: taking it is part of the overhead."""
+
+    def draw() -> list[InputSpec]:
+        return [InputSpec("public", seed) for seed in context.seeds.take(calls)]
+
+    how = (launch_mode, context.sampling.sample, limit_s)
+    return window(worker, sets, context.code, shape, draw, *how, tries=tries)
 
 
 def retried(play: Callable[[], T], tries: int = PREPARE_TRIES) -> T:

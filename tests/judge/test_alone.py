@@ -10,7 +10,9 @@ pytest.importorskip("torch")
 
 from arena.errors import JudgeError
 from arena.judge import scoring, timing
+from arena.judge.context import SHORTEST_CALL_S, ScoringContext
 from arena.judge.device.memory import layout
+from arena.judge.overhead import Overhead
 from arena.judge.sampling import GPU
 from arena.judge.sets import Disturbed, WindowResult
 from arena.schema import Device, LaunchMode
@@ -19,7 +21,7 @@ DEVICE = Device(name="a GPU", bandwidth_gb_s=1000.0, tflops={"bf16": 100.0}, cei
 PROBLEM: Any = SimpleNamespace(flops=lambda shape: 1.0, bytes=lambda shape: 5e4, name="made_up")
 CODE: Any = SimpleNamespace(rate="bf16")
 UNUSED: Any = None
-CONTEXT: Any = timing.ScoringContext(PROBLEM, CODE, DEVICE, memory=UNUSED, sampling=GPU, seeds=UNUSED, stopwatch=UNUSED)
+CONTEXT: Any = ScoringContext(PROBLEM, CODE, DEVICE, memory=UNUSED, sampling=GPU, seeds=UNUSED, stopwatch=UNUSED)
 OVERHEAD_S, ALONE_OVERHEAD_S = 290e-6, 295e-6
 
 
@@ -28,7 +30,7 @@ def process(
 ) -> timing.ShapeTiming:
     """Three windows of ten calls, and three calls alone, in one worker process."""
     alone_overheads: dict[LaunchMode, float] = {"graph": ALONE_OVERHEAD_S, "stream": ALONE_OVERHEAD_S}
-    overhead = timing.Overhead(overhead_s, 10, 1e-4, alone_overheads, 1e-5)
+    overhead = Overhead(overhead_s, 10, 1e-4, alone_overheads, 1e-5)
     windows, alone = (OVERHEAD_S + 10 * call_s,) * 3, (ALONE_OVERHEAD_S + alone_s,) * 3
     return timing.ShapeTiming(launch_mode, 10, windows, alone, overhead, {"rel_fro": 0.0})
 
@@ -44,12 +46,12 @@ def timed(*processes: timing.ShapeTiming) -> Any:
 )
 def test_publishing_for_longer_than_alone_counts(publish_us: float, calls: int, late_us: float) -> None:
     """What runs on the GPU meanwhile could work on the inputs, and takes turns with the copy."""
-    overhead = timing.Overhead(OVERHEAD_S, 10, 100e-6, {}, 10e-6)
+    overhead = Overhead(OVERHEAD_S, 10, 100e-6, {}, 10e-6)
     assert overhead.late_s(WindowResult(1e-3, publish_us / 1e6, (), {}), calls) == pytest.approx(late_us / 1e6)
 
 
 def test_publishing_for_far_longer_is_tried_again() -> None:
-    overhead = timing.Overhead(OVERHEAD_S, 10, 10e-3, {}, 1e-3)
+    overhead = Overhead(OVERHEAD_S, 10, 10e-3, {}, 1e-3)
     assert overhead.late_s(WindowResult(1e-3, 12.9e-3, (), {}), 10) == pytest.approx(2.9e-3)
     with pytest.raises(Disturbed, match=r"3\.1 ms more than 10 ms"):
         overhead.late_s(WindowResult(1e-3, 13.1e-3, (), {}), 10)
@@ -79,8 +81,8 @@ def test_the_least_overhead_of_all_processes_counts() -> None:
 
 def test_no_time_is_below_zero() -> None:
     run = process(1e-4, 1e-4)
-    assert run.samples_s(1.0) == (timing.SHORTEST_CALL_S,) * 3
-    assert run.alone_samples_s(1.0) == (timing.SHORTEST_CALL_S,) * 3
+    assert run.samples_s(1.0) == (SHORTEST_CALL_S,) * 3
+    assert run.alone_samples_s(1.0) == (SHORTEST_CALL_S,) * 3
 
 
 @pytest.mark.parametrize(("room_gb", "count"), [(40.0, 20), (12.0, 6), (6.0, 3)], ids=["80 GB card", "24 GB card", "just enough"])
@@ -95,11 +97,11 @@ def test_a_shape_that_cannot_fit_is_refused_in_words(monkeypatch: pytest.MonkeyP
         context.room(shape)
 
 
-def planned(room_gb: float, monkeypatch: pytest.MonkeyPatch) -> tuple[timing.ScoringContext, dict[str, int]]:
+def planned(room_gb: float, monkeypatch: pytest.MonkeyPatch) -> tuple[ScoringContext, dict[str, int]]:
     """A context for sets with inputs of 0.8 GB and outputs of 0.4 GB, of which the judge holds the inputs twice."""
     import torch
 
     context = replace(CONTEXT, memory=SimpleNamespace(room_bytes=lambda: int(room_gb * 1e9)))
-    monkeypatch.setattr(timing.ScoringContext, "input_layout", lambda *_: layout([((800_000_000,), torch.uint8)]))
-    monkeypatch.setattr(timing.ScoringContext, "output_layout", lambda *_: layout([((400_000_000,), torch.uint8)]))
+    monkeypatch.setattr(ScoringContext, "input_layout", lambda *_: layout([((800_000_000,), torch.uint8)]))
+    monkeypatch.setattr(ScoringContext, "output_layout", lambda *_: layout([((400_000_000,), torch.uint8)]))
     return context, {"N": 1}

@@ -24,11 +24,11 @@ from arena.errors import DataError
 from arena.files import documents
 from arena.files.text import render
 from arena.judge import evaluation, problem_code, worker_client
+from arena.judge.context import ScoringContext, Stopwatch
 from arena.judge.device.detect import open_device
 from arena.judge.sampling import CPU
 from arena.judge.score_math import peak_fraction
 from arena.judge.sets import Seeds
-from arena.judge.timing import ScoringContext, Stopwatch
 from arena.results import annotations, leaderboard, run_folder
 from arena.sandboxes import bwrap
 from arena.schema import Annotation, Passed, Problem

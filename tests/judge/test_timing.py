@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +17,12 @@ from arena.cli.render import show_score
 from arena.files import documents
 from arena.judge import evaluation
 from arena.judge import timing as judge_timing
+from arena.judge.context import Stopwatch
 from arena.judge.evaluation import _settled_gb_s
+from arena.judge.overhead import Overhead
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import CPU
 from arena.judge.sets import Disturbed
-from arena.judge.timing import Stopwatch
 from arena.sandboxes import bwrap
 from arena.schema import Problem
 
@@ -46,7 +48,7 @@ class FakeTiming:
         self.tries += 1
         if self.tries <= self.left:
             raise Disturbed("cheated", f"a process ran {self.tries}")
-        return judge_timing.ShapeTiming("call", 8, (8e-3,), (), judge_timing.Overhead(0.0), {})
+        return judge_timing.ShapeTiming("call", 8, (8e-3,), (), Overhead(0.0), {})
 
 
 @pytest.mark.parametrize("disturbed", [0, 1, judge_timing.TIMING_TRIES - 1])
@@ -83,13 +85,13 @@ def test_a_slow_start_buys_no_short_windows():
     assert "calls were faster than when the judge chose 16" in slow.shapes[0].disturbed[0]
 
 
-def test_only_windows_of_half_the_calls_grow(monkeypatch):
-    monkeypatch.setattr(judge_timing, "calls_that_fill", lambda context, shape, call_s: round(CPU.window_s / call_s))
-    overhead = judge_timing.Overhead(0.0)
+def test_only_windows_of_half_the_calls_grow():
+    context: Any = SimpleNamespace(calls_that_fill=lambda shape, call_s: round(CPU.window_s / call_s))
+    overhead = Overhead(0.0)
     shapes = [judge_timing.ShapeTiming("call", 16, (16 * call_s,), (), overhead, {}) for call_s in (0.5e-3, 0.3e-3, 0.1e-3)]
     specs = [evaluation.WindowSpec("call", 16)] * 3
     results = [evaluation.ProcessResult(tuple(shapes), (), (1.0, 1.0))]
-    found = evaluation._enlarged(UNUSED, (SHAPE,) * 3, specs, results)
+    found = evaluation._enlarged(context, (SHAPE,) * 3, specs, results)
     assert [spec.calls for spec in found] == [16, 33, 100]
 
 

@@ -1,0 +1,122 @@
+"""What one scoring shares: the problem, its code, the device with its memory, the effort, seeds and stopwatch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+from arena.errors import JudgeError
+from arena.judge.device.memory import Layout, Memory, layout
+from arena.judge.problem_code import ProblemCode, Shape
+from arena.judge.sampling import Sampling
+from arena.judge.score_math import Ceiling, ceiling
+from arena.judge.sets import Seeds
+from arena.schema import Device, Problem, Timings
+
+SHORTEST_CALL_S = 1e-7
+"""No call takes less. A window shorter than its overhead was disturbed, and must not reach the statistics as zero."""
+CHECKED_CALLS = 3
+"""Calls of a correctness window: different input sets, and the first one again."""
+Phase = Literal["build", "check", "benchmark", "evidence"]
+
+
+class Stopwatch:
+    """Seconds by phase. `build` is time for compilers and tuners, whenever they run."""
+
+    def __init__(self) -> None:
+        self._spent_s: dict[Phase, float] = {"build": 0.0, "check": 0.0, "benchmark": 0.0, "evidence": 0.0}
+        self._begin_s = self._since_s = time.monotonic()
+        self._now: Phase | None = None
+
+    @contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        """Count the time inside the block for `name` alone: the phase around it pauses."""
+        outer = self._change(name)
+        try:
+            yield
+        finally:
+            self._change(outer)
+
+    def timings(self) -> Timings:
+        """The totals so far."""
+        rounded = {f"{name}_s": round(seconds, 3) for name, seconds in self._spent_s.items()}
+        return Timings(**rounded, total_s=round(time.monotonic() - self._begin_s, 3))
+
+    def _change(self, name: Phase | None) -> Phase | None:
+        now_s = time.monotonic()
+        if self._now is not None:
+            self._spent_s[self._now] += now_s - self._since_s
+        outer, self._now, self._since_s = self._now, name, now_s
+        return outer
+
+
+@dataclass(frozen=True)
+class ScoringContext:
+    """What one scoring needs everywhere: the problem, its code, the device and its memory, the effort, seeds and stopwatch."""
+
+    problem: Problem
+    code: ProblemCode
+    device: Device
+    memory: Memory
+    sampling: Sampling
+    seeds: Seeds
+    stopwatch: Stopwatch
+    _layouts: dict[tuple[object, ...], Layout] = field(default_factory=dict)
+
+    def ceiling(self, shape: Shape) -> Ceiling:
+        """The least time that a call takes on the device."""
+        return ceiling(self.problem.flops(shape), self.problem.bytes(shape), self.device, self.code.rate)
+
+    def room(self, shape: Shape) -> int:
+        """How many sets of the public inputs there is memory for; JudgeError where the device holds too few."""
+        inputs_bytes, outputs_bytes = self.input_layout(shape, "public").set_bytes, self.output_layout(shape).set_bytes
+        room_bytes = self.memory.room_bytes()
+        if room_bytes is None:
+            return max(self.sampling.sets_bytes // (inputs_bytes + outputs_bytes), self.sampling.min_calls)
+        count = room_bytes // (2 * inputs_bytes + outputs_bytes)  # the judge makes inputs in a place of its own
+        if count < CHECKED_CALLS:
+            need = f"{CHECKED_CALLS} sets take {CHECKED_CALLS * (2 * inputs_bytes + outputs_bytes) / 1e9:.1f} GB"
+            raise JudgeError(
+                f"{self.problem.name} at {shape_text(shape)} does not fit on this device: {need}, and {room_bytes / 1e9:.1f} GB, "
+                "half of its free memory, are for them; free its memory or choose a larger device"
+            )
+        return count
+
+    def calls_that_fill(self, shape: Shape, call_s: float) -> int:
+        """How many calls of that time a window holds, within the bounds of the sampling and of the memory."""
+        sampling, room = self.sampling, self.room(shape)
+        fill = min(round(sampling.window_s / max(call_s, SHORTEST_CALL_S)), sampling.max_calls)
+        cold = -(-sampling.cold_bytes // (self.input_layout(shape, "public").set_bytes + self.output_layout(shape).set_bytes))
+        if cold > room:
+            needed = f"{sampling.cold_bytes / 1e6:.0f} MB of input sets are needed to exceed this device's cache"
+            raise JudgeError(f"{needed}, and there is room for {room} sets of {shape_text(shape)}: free some of its memory")
+        return min(max(fill, cold, sampling.min_calls), room)
+
+    def most_calls(self, shape: Shape) -> int:
+        """The calls that fill a window where each takes the least time that it can."""
+        return self.calls_that_fill(shape, self.ceiling(shape).seconds)
+
+    def output_layout(self, shape: Shape) -> Layout:
+        """Where the tensors of an output set lie."""
+        # An output's names of sizes are the shape's: the catalogue has checked that.
+        sizes = [tuple(size if isinstance(size, int) else shape[size] for size in each.shape) for each in self.problem.outputs]
+        dtypes = [getattr(torch, each.dtype) for each in self.problem.outputs]
+        return layout(list(zip(sizes, dtypes, strict=True)))
+
+    def input_layout(self, shape: Shape, input_class: str) -> Layout:
+        """Where the tensors of an input set lie. Sizes depend on the shape and the input class alone."""
+        key = (input_class, *shape.items())
+        if key not in self._layouts:
+            tensors = self.code.make_inputs(shape, 0, input_class, self.memory.device)
+            self._layouts[key] = layout([(tuple(tensor.shape), tensor.dtype) for tensor in tensors])
+        return self._layouts[key]
+
+
+def shape_text(shape: Shape) -> str:
+    """A shape on one line."""
+    return ", ".join(f"{name}={size}" for name, size in shape.items())

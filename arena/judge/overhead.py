@@ -1,0 +1,81 @@
+"""The judge's own part of a window's time: what is taken off before a time counts."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import median
+
+from arena.judge import gpu_window
+from arena.judge.buffers import place
+from arena.judge.context import ScoringContext
+from arena.judge.problem_code import Shape
+from arena.judge.sets import Disturbed, InputSpec, WindowResult, poison
+from arena.judge.window import public_window, retried
+from arena.judge.worker_client import Worker
+from arena.schema import LaunchMode
+
+ALONE_CALLS = 16
+"""Calls one at a time that the GPU's queue holds at once."""
+ALONE_MODES: tuple[LaunchMode, ...] = ("graph", "stream")
+LATE, LATE_S = 0.2, 1e-3
+"""How much longer than alone publishing may take, relative and absolute, before a window does not count. Contexts that take turns
+do not need this bound: what it takes longer counts in any case. Honest windows were 0.05 ms late at most."""
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """The judge's own part of a window's time on one shape, measured in one worker before it loads the submission."""
+
+    window_s: float
+    calls: int = 2
+    """In the windows that it was measured with: as many as those of the fastest possible kernel have."""
+    publish_s: float = 0.0
+    """Publishing the inputs of such a window on an idle GPU."""
+    alone_s: Mapping[LaunchMode, float] = field(default_factory=dict)
+    """The judge's own part of the time of one call alone, which is less where no graph has to start."""
+    alone_publish_s: float = 0.0
+
+    def late_s(self, window: WindowResult, calls: int) -> float:
+        """How much longer than on an idle GPU publishing the inputs of that many calls took. Disturbed where it is far longer."""
+        alone_s = self.alone_publish_s + (calls - 1) * (self.publish_s - self.alone_publish_s) / (self.calls - 1)
+        late_s = max(0.0, window.publish_s - alone_s)
+        if late_s > LATE * alone_s + LATE_S:
+            text = f"Something ran on the GPU while inputs were published: {late_s * 1e3:.3g} ms more than {alone_s * 1e3:.3g} ms"
+            raise Disturbed("cheated", text)
+        return late_s
+
+
+def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> Overhead:
+    """The judge's own part of a window, in a worker that has not loaded the submission, which could distort it.
+
+    On a GPU the window is a chain of the judge's own calls, whose time is known, as many as a timed one may have. Else it has
+    no calls.
+    """
+    sampling, limit_s, calls = context.sampling, context.sampling.first_call_limit_s, context.most_calls(shape)
+    sets = place(context, worker, shape, "public", calls)
+    runs = range(1 + sampling.empty_windows)  # the first is slow: it wakes the device
+    if context.memory.kind == "host":
+        poison(sets, calls, seed=secrets.randbits(63))  # touches its pages, as every call does before they are copied
+        empty = [public_window(context, worker, sets, shape, 0, "call", limit_s) for _ in runs]
+        return Overhead(median(window.elapsed_s for window in empty[1:]))
+    own_s = worker.order("capture", limit_s=limit_s)
+
+    def windows(launch_mode: LaunchMode, count: int, *, alone: bool) -> list[WindowResult]:
+        # The judge's own calls read nothing, so the inputs are what the buffers happen to hold.
+        unread = [InputSpec("public", 0)] * count
+        play = partial(gpu_window.run, worker, sets, unread, lambda: None, launch_mode, sampling.sample, limit_s, alone=alone)
+        return retried(play)
+
+    own = [windows("graph", calls, alone=False)[0] for _ in runs][1:]
+    batches, count = range(sampling.alone_windows), min(calls, ALONE_CALLS)
+    alone = {mode: [each for _ in batches for each in windows(mode, count, alone=True)] for mode in ALONE_MODES}
+    return Overhead(
+        median(window.elapsed_s for window in own) - own_s,
+        calls,
+        median(window.publish_s for window in own),
+        {mode: median(window.elapsed_s for window in some) - own_s / calls for mode, some in alone.items()},
+        median(window.publish_s for some in alone.values() for window in some),
+    )
