@@ -17,6 +17,7 @@ from arena.gateway.config import PATIENCE_S, Caps
 from arena.gateway.network import Network
 from arena.results import annotations, baselines
 from arena.sandboxes.backends import backend
+from arena.sandboxes.host import NVIDIA_NODE
 from arena.schema import Hardware, Problem
 
 SILENCE_S = 900.0
@@ -131,7 +132,9 @@ def hardware_on(hardware: str | None, gpu: int) -> Hardware:
     """The hardware of that name; without a name that of GPU number `gpu`, or `cpu` where there is no GPU."""
     if hardware is not None:
         return catalog.hardware(hardware)
-    from arena.judge.device.detect import hardware_here  # torch takes a second to import
+    if not NVIDIA_NODE.exists():  # told without torch, which takes a second to import
+        return catalog.hardware("cpu")
+    from arena.judge.device.detect import hardware_here
 
     return hardware_here(gpu)
 

@@ -150,5 +150,5 @@ def caps(command: Callable[..., None]) -> Callable[..., None]:
 def say_hardware(hardware_name: str | None, hardware: Hardware, gpu: int) -> None:
     """Report the hardware that arena chose because --hardware was not given. Call it when no error can follow."""
     if hardware_name is None:
-        why = "torch finds no GPU here" if hardware.profile == "cpu" else f"GPU {gpu} is {safe(hardware.title)}"
+        why = "no GPU was found here" if hardware.profile == "cpu" else f"GPU {gpu} is {safe(hardware.title)}"
         tell(f"hardware {hardware.name}: {why} (--hardware chooses another)")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from arena import paths
-from arena.sandboxes.host import counters_closed, program
+from arena.sandboxes.host import NVIDIA_NODE, counters_closed, program
 from arena.schema import Record
 from arena.system import process
 
@@ -23,7 +23,6 @@ PROBE_LIMIT_S = 60.0
 NVCC_LIMIT_S = 20.0
 PACKAGES = ("torch", "triton", "ninja", "cuda-bindings", "nvidia-ml-py")
 DRIVER = Path("/proc/driver/nvidia")
-NODE = Path("/dev/nvidiactl")
 
 
 class NvmlGpu(Record):
@@ -137,7 +136,7 @@ def _driver() -> str | None:
     if version.is_file():
         match = re.search(r"\b\d{3,}\.\d+(?:\.\d+)?\b", version.read_text())
         return match[0] if match else "unknown"
-    return "unknown" if NODE.exists() else None
+    return "unknown" if NVIDIA_NODE.exists() else None
 
 
 def _models() -> tuple[str, ...]:

@@ -17,6 +17,8 @@ ETC = (
     *("ssl/certs", "ssl/openssl.cnf", "vulkan"),
 )
 """The files of /etc that a sandbox sees; arena makes up its own accounts and names."""
+NVIDIA_NODE = Path("/dev/nvidiactl")
+"""There while the driver is loaded; a machine without it has no GPU that arena can use."""
 PROFILER = Path("/opt/nvidia/nsight-compute")  # where /usr/local/cuda/bin/ncu looks for itself
 RESOLVER = Path("/etc/resolv.conf")
 PATH = ("/usr/local/cuda/bin", "/usr/local/bin", "/usr/bin", "/bin")
