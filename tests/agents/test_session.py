@@ -195,6 +195,7 @@ def test_lingering_after_the_terminal_event(run: RunFolder) -> None:
     assert (played.agent_status, played.exit_code, played.overshoot_s) == ("complete", None, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["y\n", "x" * 999, '{"a": "' + "b" * 90 + '"}\n'], ids=["lines", "no newline", "events"])
 def test_flood(line: str, run: RunFolder) -> None:
     """200 MB are read without blocking the agent, and the first 64 MiB kept."""

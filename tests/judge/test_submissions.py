@@ -54,8 +54,12 @@ def test_worker_failing_before_the_solution_is_a_judge_failure():
     assert (result.verdict, "no library" in result.message) == ("judge_failed", True), result.message
 
 
+SLOW = {"prints_a_gigabyte": pytest.mark.slow}
+PATHS = [pytest.param(path, id=path.stem, marks=SLOW.get(path.stem, ())) for path in sorted((ATTACKS / "cpu").glob("*.py"))]
+
+
 @needs_sandbox
-@pytest.mark.parametrize("path", sorted((ATTACKS / "cpu").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PATHS)
 def test_verdict(path):
     found = entry(f"cpu/{path.stem}", "cpu")
     assert found is not None
