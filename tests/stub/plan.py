@@ -5,15 +5,30 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from . import gemini
 from .script import SIDE_TOKENS, TOKENS, Act, ParsedRequest, Reply, Run, Tokens, Use, Write, calls
 
-Mode = Literal["ok", "401", "429", "500", "cut", "early", "loop", "hang", "unknown_model", "other_provider", "other_model"]
+Mode = Literal[
+    "ok",
+    "401",
+    "429",
+    "500",
+    "529",
+    "no_credit",
+    "cut",
+    "early",
+    "loop",
+    "hang",
+    "unknown_model",
+    "other_provider",
+    "other_model",
+]
 MODES: tuple[Mode, ...] = get_args(Mode)
 """ok             the script, to its end
-401, 429, 500  that status for every request of an answer
+401, 429, 500, 529  that status for every request of an answer
+no_credit      from the second turn on each API's own words for an account without credit
 cut            from the second turn on the stub breaks the connection within the answer
 early          from the second turn on the stream ends as it should, but with neither a reason nor a usage record
 loop           another call of a tool after the script, for ever
@@ -24,7 +39,32 @@ FAILURES: dict[Mode, tuple[int, str]] = {
     "401": (401, "the stub takes no such key"),
     "429": (429, "the stub has had enough requests"),
     "500": (500, "the stub has failed"),
+    "529": (529, "the stub has too much to do"),
     "unknown_model": (404, "the stub has no such model"),
+}
+NO_CREDIT: dict[str, tuple[int, dict[str, Any]]] = {
+    "anthropic": (
+        400,
+        {
+            "type": "error",
+            "error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the Anthropic API."},
+        },
+    ),
+    "responses": (
+        429,
+        {
+            "error": {
+                "message": "You exceeded your current quota.",
+                "type": "insufficient_quota",
+                "code": "credit_balance_exhausted",
+            }
+        },
+    ),
+    "chat": (402, {"error": {"message": "Insufficient credits.", "code": 402}}),
+    "gemini": (
+        402,
+        {"error": {"code": 402, "message": "Your prepayment credits are depleted.", "status": "RESOURCE_EXHAUSTED"}},
+    ),
 }
 THINKING = "First the file, then the check: one step after the other."
 PRICE_USD = 0.0001

@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from . import anthropic, chat, gemini, responses
-from .plan import FAILURES, Plan, ends_badly, reply
+from .plan import FAILURES, NO_CREDIT, Plan, ends_badly, reply
 from .script import ParsedRequest
 
 RETRY_AFTER_S = 1
@@ -78,6 +78,11 @@ class Server:
             self.note(kind="answer", number=number, status=status, turn=parsed.turn, side=parsed.side)
             headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 429 else {}
             return web.json_response(module.failure(status, message), status=status, headers=headers)
+        if self.plan.mode == "no_credit" and (self.broke or (parsed.turn >= 1 and not parsed.side)):
+            self.broke = True
+            status, words = NO_CREDIT[api]
+            self.note(kind="answer", number=number, status=status, turn=parsed.turn, side=parsed.side)
+            return web.json_response(words, status=status)
         try:
             return await self.answer(request, number, module, parsed)
         except ConnectionResetError:
