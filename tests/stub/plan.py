@@ -67,6 +67,10 @@ NO_CREDIT: dict[str, tuple[int, dict[str, Any]]] = {
     ),
 }
 THINKING = "First the file, then the check: one step after the other."
+SUMMARY = (
+    "<state_snapshot><overall_goal>A kernel in solution.py.</overall_goal> It is written; more steps follow.</state_snapshot>"
+)
+"""In the form in which Gemini CLI wants it; the others take any."""
 PRICE_USD = 0.0001
 """The price of the first turn; the second costs twice as much, and so on."""
 
@@ -86,6 +90,8 @@ class Plan:
     """The provider that answers behind the broker."""
     price: bool = True
     """Whether the broker reports what an answer costs."""
+    length: int = 0
+    """Turns of the session, however often its history is shortened; 0: as many as the script has."""
     crowded: int = 0
     """Input tokens added to every answer of the script. Near a model's limit an agent CLI begins to shorten its history."""
 
@@ -95,19 +101,20 @@ def turns(solution: str, check: str, extra: Sequence[str], uses: Sequence[Use]) 
     return ((Write("solution.py", solution),), (Run(check), *map(Run, extra)), *((use,) for use in uses))
 
 
-def reply(request: ParsedRequest, plan: Plan, broker: bool) -> Reply:
-    """The answer to a request."""
+def reply(request: ParsedRequest, plan: Plan, broker: bool, *, crowded: bool = True) -> Reply:
+    """The answer to a request. `crowded`: whether it reports the plan's further input tokens."""
     acts: tuple[Act, ...] = ()
     if not request.side:
         loop: tuple[Act, ...] = (Run(f"echo {request.turn}"),) if plan.mode == "loop" else ()
-        acts = plan.turns[request.turn] if request.turn < len(plan.turns) else loop
+        long: tuple[Act, ...] = (Run(f"seq {request.turn}000 {request.turn}400"),) if request.turn < plan.length - 1 else ()
+        acts = plan.turns[request.turn] if request.turn < len(plan.turns) else loop or long
     text = plan.final if not acts else "Working on it."
     if request.side:
-        text = "a title" if request.schema is None else gemini.document(request.schema)
+        text = SUMMARY if request.compacts else "a title" if request.schema is None else gemini.document(request.schema)
     return Reply(
         model=f"{request.model}-other" if plan.mode == "other_model" else request.model,
         text=text,
-        tokens=tokens(request, plan),
+        tokens=tokens(request, plan, crowded=crowded),
         calls=calls(acts, request.tools),
         thinking=THINKING if plan.thinking and not request.side else "",
         provider=None if not broker else "Another Provider" if plan.mode == "other_provider" else plan.provider,
@@ -117,12 +124,12 @@ def reply(request: ParsedRequest, plan: Plan, broker: bool) -> Reply:
     )
 
 
-def tokens(request: ParsedRequest, plan: Plan) -> Tokens:
+def tokens(request: ParsedRequest, plan: Plan, *, crowded: bool) -> Tokens:
     """The tokens that the answer reports."""
     if request.side:
         return SIDE_TOKENS
     scripted = TOKENS[min(request.turn, len(TOKENS) - 1)]
-    return replace(scripted, input=scripted.input + plan.crowded)
+    return replace(scripted, input=scripted.input + plan.crowded * crowded)
 
 
 def ends_badly(request: ParsedRequest, plan: Plan) -> bool:
