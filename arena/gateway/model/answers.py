@@ -25,6 +25,17 @@ NAME_FIELDS = ("code", "type", "status", "error_code", "error_type", "reason", "
 ERROR_DETAILS, ERROR_NAME_CHARS = 16, 100
 REFUSALS = {"refusal", "content_filter", "sensitive"}
 """Finish reasons that mean a refusal; z.ai calls it sensitive."""
+POLICY_FLAGS = {
+    "cyber_policy",
+    "bio_policy",
+    "misalignment_policy_violation",
+    "content_policy_violation",
+    "content_filter",
+    "flagged_input",
+}
+"""Names of errors with which a provider refuses a request by a policy: OpenAI's and Azure's codes, OpenRouter's moderation."""
+FLAGGED = "Invalid prompt: your prompt was flagged"
+"""OpenAI's older words for the same, by the code of every invalid prompt."""
 GEMINI_REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION", "IMAGE_SAFETY", "MODEL_ARMOR", "JAILBREAK"}
 
 
@@ -155,8 +166,14 @@ def error_names(body: Json) -> tuple[str, ...]:
     own = error if isinstance(error, dict) else body
     details = own.get("details")  # Google has a list of them, Anthropic one
     places = [own, inner(own, "metadata"), *(details[:ERROR_DETAILS] if isinstance(details, list) else [details])]
-    found = (place.get(field) for place in places if isinstance(place, dict) for field in NAME_FIELDS)
+    found = [place.get(field) for place in places if isinstance(place, dict) for field in NAME_FIELDS]
+    found += ["flagged_input"] * ("flagged_input" in inner(own, "metadata"))
     return tuple(dict.fromkeys(str(name) for name in found if isinstance(name, str | int) and len(str(name)) <= ERROR_NAME_CHARS))
+
+
+def is_policy_refusal(names: Sequence[str], message: str) -> bool:
+    """Whether an error with those names and that message refuses a request by a policy of the provider."""
+    return not POLICY_FLAGS.isdisjoint(names) or message.startswith(FLAGGED)
 
 
 def _failed(body: Json) -> Facts:

@@ -31,7 +31,7 @@ How = Literal["whole", "refused", "incomplete", "unread", "cut", "stalled", "err
 """How a request ended.
 
 whole       answered, with a finish reason
-refused     the same, but the model refused
+refused     the model refused, or a policy of the provider did
 incomplete  the answer ended properly, but without a finish reason
 unread      the same, and the gateway cannot read a part of it
 cut         the answer broke off

@@ -14,7 +14,7 @@ import genai_prices
 
 from arena.gateway.config import ModelAccess
 from arena.gateway.model.account import account_fault
-from arena.gateway.model.answers import Facts, error_message, error_names
+from arena.gateway.model.answers import Facts, error_message, error_names, is_policy_refusal
 from arena.gateway.model.apis import Json, inner
 from arena.gateway.model.ledger import Began, Ended, How, Tokens
 from arena.gateway.model.redact import plain_json, plain_message, scrubbed
@@ -186,15 +186,16 @@ class ObservedAnswer:
 
     def _how(self, access: ModelAccess, began: Began) -> How:
         status, facts = self.status or 0, self.facts
-        if status >= 300:
+        if status >= 300 or facts.error is not None:
             found = error_object(self.error_body)
-            if account_fault(access.api, status, error_names(found), error_message(found)):
+            names = error_names(found) if status >= 300 else facts.error_names
+            message = error_message(found) if status >= 300 else facts.error or ""
+            if account_fault(access.api, status, names, message):
                 return "account"
-            return "error" if status in PROVIDER_STATUSES or status >= 500 else "rejected"
-        if facts.error is not None:
-            if account_fault(access.api, status, facts.error_names, facts.error):
-                return "account"
-            return "rejected" if facts.own_fault else "error"
+            if is_policy_refusal(names, message):
+                return "refused"
+            failed = status in PROVIDER_STATUSES or status >= 500 or (status < 300 and not facts.own_fault)
+            return "error" if failed else "rejected"
         if facts.finish is None and began.kind == "model":
             return "unread" if facts.unread else "incomplete"
         return "refused" if facts.refused else "whole"
