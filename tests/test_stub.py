@@ -109,13 +109,23 @@ def test_wrong_key_is_refused(api, tmp_path):
         assert [line["status"] for line in stub.lines("answer")] == [401]
 
 
-@pytest.mark.parametrize(("mode", "status", "after"), [("401", 401, None), ("429", 429, "1"), ("500", 500, None)])
+@pytest.mark.parametrize(
+    ("mode", "status", "after"), [("401", 401, None), ("429", 429, "1"), ("500", 500, None), ("529", 529, None)]
+)
 def test_failure_modes_answer_with_their_status(mode, status, after, tmp_path):
     with running(tmp_path, "--mode", mode) as stub:
         for one in APIS:
             code, body, retry = refused(stub, *one(0, True, TOOLS))
             assert (code, retry) == (status, after)
             assert "the stub" in body["error"]["message"]
+
+
+def test_account_runs_dry_in_the_second_turn(tmp_path):
+    for one, status in zip((anthropic, responses, chat, gemini), (400, 429, 402, 402), strict=True):
+        with running(tmp_path, "--mode", "no_credit") as stub:
+            ask(stub, *one(0, True, TOOLS))
+            assert refused(stub, *one(1, True, TOOLS))[0] == status
+            assert refused(stub, *one(0, True, TOOLS))[0] == status  # from then on every request
 
 
 @api

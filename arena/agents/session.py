@@ -127,6 +127,7 @@ def play(
         unsealed=network.mode == "open",
         limits=dict(running.limits),
         usage=gateway.usage() if gateway else trajectory.usage if spec.login else None,
+        account_fault=observed.account_fault if status == "provider_error" else "",
         unpinned=spec.access is not None and spec.access.route.broker and not spec.access.provider,
     )
     run.event("session_ended", **session.model_dump(mode="json"))
@@ -170,6 +171,7 @@ def _observed(end: SessionEnd, transcript: Transcript, harness: Harness, gateway
             requests=gateway.usage().requests,
             failed=gateway.last_failure if done_s is None else gateway.last_failure_before(done_s),
             refused=gateway.refused,
+            account_fault=gateway.account_fault,
         )
     return replace(
         observed,

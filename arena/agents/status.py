@@ -48,10 +48,18 @@ class Observed:
     """Why the last request to the model failed, of those that ended before the agent was done."""
     refused: bool = False
     """Whether the model's last answer was a refusal."""
+    account_fault: str = ""
+    """What the user should do about the account at the provider, when its fault made a request of arena's own fail."""
 
 
 def decide(observed: Observed) -> tuple[AgentStatus, str]:
-    """The status by the table above, and a sentence for people."""
+    """The status by the table above, and a sentence for people: it ends with what to do when the account is at fault."""
+    status, message = _decide(observed)
+    remedy = f"; {observed.account_fault}" if observed.account_fault and status == "provider_error" else ""
+    return status, message + remedy
+
+
+def _decide(observed: Observed) -> tuple[AgentStatus, str]:
     code, failed = observed.exit_code, observed.failed
     end = "was killed" if code is None else f"ended with exit code {code}"
     if observed.stop is not None and observed.cause != "budget":

@@ -83,9 +83,13 @@ def run(
         with Display() as display:
             annotations.append(run_cell(spec, display.show))
         _summary(annotations[-1])
+        if remedy := annotations[-1].session.account_fault:
+            left = f"; the other {trials - trial} would end the same way and are left out" if trial < trials else ""
+            tell(f"[bold]this run does not count{left}.[/] {safe(remedy)}")
+            break
     if as_json:
         data(annotations)
-    if any(annotation.score.verdict == "judge_failed" for annotation in annotations):
+    if any(annotation.score.verdict == "judge_failed" or annotation.session.account_fault for annotation in annotations):
         context.exit(1)
 
 

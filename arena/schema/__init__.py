@@ -6,7 +6,20 @@ Catalogue records come from YAML that people write (problem, hardware, limits, h
 
 from arena.schema.common import KIT_METRICS, Count, DType, Errors, Metric, Name, Positive, Profile, Rate, Record, Shape, Tolerance
 from arena.schema.hardware import Figure, Hardware
-from arena.schema.harness import Allow, Api, Cli, DefaultLimits, Harness, Limits, Login, Model, Route, Routes
+from arena.schema.harness import (
+    AccountFault,
+    AccountFaults,
+    Allow,
+    Api,
+    Cli,
+    DefaultLimits,
+    Harness,
+    Limits,
+    Login,
+    Model,
+    Route,
+    Routes,
+)
 from arena.schema.problem import Problem, Tensor, VendorLibrary, Work
 from arena.schema.run import AgentStatus, Annotation, Cell, Network, Quote, Review, Session, SubmissionRecord, Usage
 from arena.schema.score import (
@@ -33,10 +46,10 @@ from arena.schema.score import (
 )
 
 __all__ = [
-    "KIT_METRICS", "SCORE", "AgentStatus", "Allow", "Annotation", "Api", "Attainable", "BaselineLine", "BaselineShape",
-    "Baselines", "Cell", "Cli", "Count", "DType", "DefaultLimits", "Device", "Errors", "Evidence", "Figure", "Hardware",
-    "Harness", "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "Name", "Network", "Passed",
-    "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict", "Review", "Route",
-    "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "SubmissionRecord", "Tensor", "TimedShape",
-    "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",
+    "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
+    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "DType", "DefaultLimits", "Device", "Errors",
+    "Evidence", "Figure", "Hardware", "Harness", "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model",
+    "Name", "Network", "Passed", "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict",
+    "Review", "Route", "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "SubmissionRecord",
+    "Tensor", "TimedShape", "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",
 ]  # fmt: skip

@@ -64,6 +64,32 @@ class Routes(Record):
     _read_version_1 = model_validator(mode="before")(version_1.routes)
 
 
+class AccountFault(Record):
+    """One way in which a provider says that the user's account is at fault, and not the request."""
+
+    apis: tuple[Api, ...] = ()
+    """Interfaces on which it is said; empty: all."""
+    status: int
+    """Of the answer."""
+    code: str | None = None
+    """A name in a field of the error that the provider alone sets. None: the status says it all."""
+    phrase: str = ""
+    """How the provider's message begins, where no name tells the fault from a bad request."""
+    remedy: str
+    """What is wrong, and what the user should do."""
+    source: str
+    """Where the answer is documented or was seen."""
+
+
+class AccountFaults(Record):
+    """`arena/gateway/account_faults.yaml`."""
+
+    schema_version: Literal[1]
+    faults: tuple[AccountFault, ...]
+    limits: tuple[str, ...]
+    """Names of failures that the agent's own traffic may have caused, besides status 429."""
+
+
 class Cli(Record):
     """The agent's CLI. npm installs it into its own folder; the sandbox shows it read-only at /opt/cli."""
 

@@ -95,6 +95,8 @@ class Session(Record):
     """Limits in force, and the mechanism of each."""
     usage: Usage | None = None
     """None for an agent without a model."""
+    account_fault: str = ""
+    """What the user should do about the account at the provider, when its fault ended the session: no run works before that."""
     unpinned: bool = False
     """True when a broker was free to choose the provider."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,11 +124,24 @@ def against_a_stub(folder: Path, *words: str, solution: Path = NAIVE) -> Iterato
         yield arena, stub, env
 
 
-def play(folder: Path, agent: Agent, words: tuple[str, ...], *stub_words: str, solution: Path = NAIVE) -> Played:
-    """One `arena run` of that agent with `words` added, against a stub with `stub_words` added."""
+def play(
+    folder: Path,
+    agent: Agent,
+    words: tuple[str, ...],
+    *stub_words: str,
+    solution: Path = NAIVE,
+    edits: Mapping[str, tuple[str, str]] = {},
+) -> Played:
+    """One `arena run` of that agent with `words` added, against a stub with `stub_words` added.
+
+    `edits`: by harness, a text of its YAML and what replaces it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     command = ("run", "--problem", "paged_attention", "--hardware", "cpu", "--model", f"{agent.harness}/{agent.model}", "--json")
     with against_a_stub(folder, "--provider", ANSWERS_AS, *stub_words, solution=solution) as (arena, stub, env):
+        for name, (old, new) in edits.items():
+            file = arena.tree / "harnesses" / f"{name}.yaml"
+            file.write_text(file.read_text().replace(old, new))
         done = arena(*command, *words, env=env, limit_s=280)
         assert done.code in (0, 1) and done.out, (done.code, done.err)
         (annotation,) = json.loads(done.out)

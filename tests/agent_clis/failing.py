@@ -16,6 +16,8 @@ FAILURES = {
     "401": "every request is refused for its key",
     "429": "every request comes too soon (retry-after: 1)",
     "500": "the provider fails at every request",
+    "529": "the provider is overloaded at every request",
+    "no_credit": "from the second turn on the account has no credit, in the words of each interface",
     "cut": "from the second turn on the connection breaks within the answer",
     "early": "from the second turn on the stream ends without a finish reason",
     "loop": "calls of tools without end",

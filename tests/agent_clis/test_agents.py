@@ -1,5 +1,6 @@
 """Each agent CLI, driven by `arena run` from its start to a scored kernel, with the stub as the provider."""
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -98,18 +99,37 @@ def test_no_other_model_is_asked(agent: Agent, tmp_path: Path, small: Path) -> N
     assert len(played.stub.requests()) > (3 if use else 2)
 
 
-@pytest.mark.parametrize(("harness", "tokens"), [("codex", 265_000), ("opencode", 190_000), ("kimi", 255_000)])
-def test_same_model_shortens_a_full_context(harness: str, tokens: int, tmp_path: Path, small: Path) -> None:
-    if reason := missing(harness):
-        pytest.skip(reason)
-    words = ("--mode", "loop", "--crowded", str(tokens), "--check", "true")
-    played = play(tmp_path, AGENTS[harness], ("--budget", "15s"), *words, solution=small)
-    sizes = [len(str(body)) for body in bodies(played)]
-    assert any(after < before for before, after in pairwise(sizes)), sizes[:10]
-    usage = played.session["usage"]
-    assert (usage["models"], usage["failed"]) == ([AGENTS[harness].id], 0)
-    *numbers, _ = (line["number"] for line in played.stub.requests())  # the end of the budget may cut the last one
-    assert set(numbers) <= {line["number"] for line in played.stub.lines("answer")}
+LONG_TURNS = 60
+FULL_TOKENS = {"claude": 190_000, "codex": 265_000, "opencode": 190_000, "kimi": 255_000, "gemini": 900_000}
+"""Input tokens that the answers report from the middle on: near what each CLI takes for the model's context."""
+SMALLER_CONTEXT = {"claude": '  CLAUDE_CODE_AUTO_COMPACT_WINDOW: "200000"  # of its 1,000,000\n'}
+NEVER_COMPACTS = {"gemini"}
+"""Gemini CLI splits its history only before a message of the user, and a session of one prompt has one: nothing is before it."""
+
+
+def test_long_session_with_a_full_context_completes(agent: Agent, tmp_path: Path, small: Path) -> None:
+    """60 turns, in whose middle the context is full: the CLI asks the same model for a summary and works on."""
+    name = agent.harness
+    words = ("--length", str(LONG_TURNS), "--crowded", str(FULL_TOKENS[name]), "--check", "true")
+    added = {name: ("\nenv:\n", "\nenv:\n" + SMALLER_CONTEXT[name])} if name in SMALLER_CONTEXT else {}
+    played = play(tmp_path, agent, ("--budget", "2m"), *words, solution=small, edits=added)
+    session, usage = played.session, played.session["usage"]
+    assert session["agent_status"] == "complete", session["message"]
+
+    answers = {line["number"]: line for line in played.stub.lines("answer")}
+    sides = [line["number"] for line in answers.values() if line["side"]]
+    assert len(answers) - len(sides) == LONG_TURNS
+    assert usage["requests"] == len(answers) == len(played.stub.requests())
+    assert (usage["models"], usage["failed"], usage["unmetered"]) == ([agent.id], 0, 0)
+    ledger = [json.loads(line) for line in (played.folder / "ledger.jsonl").read_text().splitlines()]
+    assert [line for line in ledger if line["event"] == "refused"] == []
+
+    turns = [line["turn"] for line in answers.values() if not line["side"]]
+    assert turns == list(range(LONG_TURNS))
+    sizes = {line["number"]: len(json.dumps(line["body"])) for line in played.stub.requests()}
+    middle = next(number for number, line in answers.items() if line["turn"] == LONG_TURNS // 2 and not line["side"])
+    shrunk = any(after < before for before, after in pairwise(size for number, size in sizes.items() if number >= middle))
+    assert (len(sides), shrunk) == ((0, False) if name in NEVER_COMPACTS else (1, True)), (sides, list(sizes.values()))
 
 
 def test_broker_requests_name_the_allowed_provider(tmp_path: Path, small: Path) -> None:

@@ -1,5 +1,6 @@
 """What decides whether a run counts: no agent of a healthy provider can have its own run discarded."""
 
+import contextlib
 import itertools
 import json
 import time
@@ -11,20 +12,21 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from provider import KEY, STREAMS, Answer, events, json_answer, run
+from provider import KEY, STREAMS, TARGETS, Answer, events, json_answer, run
 
 from arena.agents.status import Observed, decide
 from arena.agents.supervisor import Cause
+from arena.files.documents import read_yaml
 from arena.files.jsonl import JsonLines
 from arena.gateway.config import ModelAccess
-from arena.gateway.model import server
+from arena.gateway.model import account, server
 from arena.gateway.model.apis import Endpoint
 from arena.gateway.model.ledger import Began, Ended, How, Ledger
 from arena.gateway.model.outcome import ENDINGS
 from arena.gateway.model.policy import ModelRequest
-from arena.gateway.model.state import RunState
+from arena.gateway.model.state import FEW_REQUESTS, RunState
 from arena.results.leaderboard import NOT_COUNTED
-from arena.schema import AgentStatus, Api, Route
+from arena.schema import AccountFault, AccountFaults, AgentStatus, Api, Route
 
 GOOD = Answer([STREAMS["chat"]])
 SEQUENCES = 1500
@@ -89,7 +91,7 @@ HARMLESS = ("a message that names Google's reason", "the same from Google", "a l
 """Nothing in these looks like a failure of the provider."""
 
 
-@pytest.mark.parametrize("way", ["401 for a header", "402 for max_tokens", "429", "500", "another model", "a broken connection"])
+@pytest.mark.parametrize("way", ["401 for a header", "402 for max_tokens", "500", "another model", "a broken connection"])
 @pytest.mark.parametrize("first", [True, False], ids=["at once", "after a good answer"])
 def test_a_failing_provider_discards_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, first: bool):
     """The twin: arena's own request fails as well."""
@@ -130,6 +132,172 @@ def test_a_limit_that_the_agent_causes_confirms_nothing(tmp_path: Path, monkeypa
         assert counts(agent.gateway, code=1)
         checks = [line for line in agent.lines() if line["event"] == "checked"]
         assert (checks[0]["conclusive"], checks[-1]["failed"]) == (False, "")
+
+
+def error_body(fault: AccountFault, api: Api) -> Any:
+    """An error of that interface that names the fault."""
+    message = f"{fault.phrase}. More words."
+    if api == "gemini":
+        reason = [{"@type": "ErrorInfo", "reason": fault.code}]
+        return {"error": {"code": fault.status, "message": message, "status": fault.code, "details": reason}}
+    if api == "anthropic":
+        details = {"error_code": fault.code}
+        return {"type": "error", "error": {"type": fault.code, "message": message, "details": details}}
+    return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": fault.code}}
+
+
+def fault_api(fault: AccountFault) -> Api:
+    return fault.apis[0] if fault.apis else "chat"
+
+
+FAULTS = {
+    f"{fault.status} {fault.phrase or fault.code or ''}".strip(): fault for fault in read_yaml(account.FILE, AccountFaults).faults
+}
+ACCOUNT = {name: (fault_api(f), json_answer(f.status, error_body(f, fault_api(f)))) for name, f in FAULTS.items()}
+ACCOUNT["inside a stream"] = (
+    "responses",
+    Answer([events({"type": "response.failed", "response": {"status": "failed", "error": {"code": "insufficient_quota"}}})]),
+)
+ACCOUNT["Google's 402"] = ("gemini", json_answer(402, {"error": {"code": 402, "message": "no", "status": "RESOURCE_EXHAUSTED"}}))
+ACCOUNT["inside a broker's stream"] = ("chat", Answer([events({"model": "m-1", "error": {"code": 402, "message": "no credit"}})]))
+
+
+@pytest.mark.parametrize("way", ACCOUNT)
+def test_account_fault_discards_the_run(tmp_path: Path, way: str):
+    """A half-done kernel of an account that ran dry says nothing about the agent."""
+    api, answer = ACCOUNT[way]
+    with run(tmp_path, api, Answer([STREAMS[api]]), answer) as agent:
+        agent.ask()
+        agent.ask()
+        settled(agent.gateway)
+        assert not counts(agent.gateway, code=1)
+        assert len(agent.upstream.own_received) == 1
+        assert agent.gateway.account_fault
+        if way in FAULTS:
+            assert agent.gateway.account_fault == FAULTS[way].remedy
+        assert agent.ended()["how"] == "account"
+
+
+@pytest.mark.parametrize("way", ACCOUNT)
+def test_account_fault_that_an_agent_provokes_gains_nothing(tmp_path: Path, way: str):
+    """The attack: the provider echoes the words in its answer to the agent, and answers arena's own request."""
+    api, answer = ACCOUNT[way]
+    good = Answer([STREAMS[api]])
+    with run(tmp_path, api, good, answer) as agent:
+        agent.upstream.own = good
+        for _ in range(3):
+            agent.ask()
+        settled(agent.gateway)
+        assert (agent.gateway.stop, agent.gateway.account_fault, agent.gateway.backoff_s) == (None, "", 0.0)
+        assert counts(agent.gateway, code=1)
+        assert len(agent.upstream.own_received) > 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"type": "invalid_request_error", "message": "tools.0: Your credit balance is too low"},
+        {"type": "not_found_error", "message": "Your credit balance is too low"},
+        {"type": "invalid_request_error", "message": "Your credit balance: unknown field"},
+        {"type": "invalid_request_error", "message": "unknown value insufficient_quota"},
+    ],
+)
+def test_request_quoted_by_a_provider_is_no_account_fault(tmp_path: Path, error: dict[str, str]):
+    """Not even a doubt, and an answer to arena's own request that blames the request shows that the account works."""
+    with run(tmp_path, "anthropic", json_answer(400, {"type": "error", "error": error})) as agent:
+        agent.ask()
+        settled(agent.gateway)
+        assert agent.ended()["how"] == "rejected"
+        assert agent.upstream.own_received == []
+    assert account.account_fault("anthropic", 400, (error["type"],), error["message"]) is None
+
+
+PER_DAY = {
+    "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+    "violations": [{"quotaId": "GenerateRequestsPerDayPerProject"}],
+}
+LIMITS: dict[str, tuple[Api, Answer]] = {
+    "an hour": ("anthropic", Answer([b'{"type": "error", "error": {"type": "rate_limit_error"}}'], 429, {"Retry-After": "3600"})),
+    "a day": ("gemini", json_answer(429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [PER_DAY]}})),
+    "in a stream": (
+        "responses",
+        Answer([events({"type": "response.failed", "response": {"status": "failed", "error": {"code": "rate_limit_exceeded"}}})]),
+    ),
+    "a broker's, in a stream": ("chat", Answer([events({"model": "m-1", "error": {"code": 429, "message": "later"}})])),
+    "a broker's budget for requests in flight": (
+        "chat",
+        json_answer(402, {"error": {"code": 402, "metadata": {"limit_source": "openrouter_in_flight_budget"}}}),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", LIMITS)
+def test_limit_that_the_agent_used_up_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str):
+    """The attack: tokens without end, until the key may ask nothing for an hour. Then arena's own request fails too."""
+    monkeypatch.setattr(server, "QUIET_S", 0.0)
+    api, answer = LIMITS[way]
+    with run(tmp_path, api, Answer([STREAMS[api]]), answer) as agent:
+        for _ in range(3):
+            agent.ask()
+        began_s = time.monotonic()
+        settled(agent.gateway)
+        assert counts(agent.gateway, code=1)
+        assert counts(agent.gateway, code=0, done=True)
+        assert time.monotonic() - began_s < 2  # asking again would show nothing more
+        assert {line["conclusive"] for line in agent.lines() if line["event"] == "checked"} == {False}
+
+
+@pytest.mark.parametrize("way", LIMITS)
+def test_limit_before_any_answer_discards_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str):
+    """The twin: no model has worked yet, and few requests went out, so others have used up the limit."""
+    monkeypatch.setattr(server, "QUIET_S", 0.0)
+    api, answer = LIMITS[way]
+    with run(tmp_path, api, answer) as agent:
+        agent.ask()
+        settled(agent.gateway)
+        assert not counts(agent.gateway, code=1)
+        assert agent.gateway.account_fault == ""
+
+
+def test_limit_after_many_failed_requests_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The attack without a model: providers count requests that they refuse."""
+    monkeypatch.setattr(server, "QUIET_S", 0.0)
+    with run(tmp_path, "chat", json_answer(400, {"error": "no"}), json_answer(429, {"error": "slow down"})) as agent:
+        agent.upstream.answers[1:1] = [json_answer(400, {"error": "no"})] * FEW_REQUESTS
+        for _ in range(FEW_REQUESTS + 2):
+            agent.ask()
+        settled(agent.gateway)
+        assert counts(agent.gateway, code=1)
+
+
+def test_limit_for_longer_than_the_patience_says_why_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "QUIET_S", 0.0)
+    with run(tmp_path, "chat", GOOD, json_answer(429, {"error": {"message": "slow down"}}), patience_s=0.5) as agent:
+        give_up = time.monotonic() + 20
+        while agent.gateway.stop is None and time.monotonic() < give_up:
+            agent.ask()
+            time.sleep(0.1)
+        settled(agent.gateway)
+        assert agent.gateway.stop is not None and agent.gateway.stop.status == "crashed"
+        assert "the agent's own traffic may be the cause" in agent.gateway.stop.message
+
+
+def test_own_request_beside_one_of_the_agent_confirms_nothing(tmp_path: Path):
+    """The attack: one enormous request keeps a slow server busy, so that arena's own fails while it lasts."""
+    with run(tmp_path, "chat", GOOD, Answer([STREAMS["chat"]], late_s=30), json_answer(500, {"error": "no"})) as agent:
+        agent.upstream.own = json_answer(503, {"error": "busy"})
+        agent.ask()
+        with contextlib.closing(agent.connect()) as enormous:
+            enormous.request("POST", TARGETS["chat"], agent.body(), agent.headers())
+            while len(agent.upstream.received) < 2:
+                time.sleep(0.005)
+            agent.ask()
+            while not agent.upstream.own_received:
+                time.sleep(0.005)
+        agent.upstream.own = GOOD
+        agent.gateway.leaving()
+        settled(agent.gateway)
+        assert counts(agent.gateway, code=1)
 
 
 def test_own_requests_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -237,6 +405,7 @@ def test_a_failing_provider_is_still_found(tmp_path: Path):
 answers = st.sampled_from(
     [
         GOOD,
+        *(answer for api, answer in [*ACCOUNT.values(), *LIMITS.values()] if api == "chat"),
         *(answer for api, answer in VOIDING.values() if api == "chat" and len(answer.pieces) < 3),
         json_answer(400, {"error": "no"}),
         json_answer(503, {"error": {"code": "API_KEY_INVALID"}}),
@@ -265,3 +434,21 @@ def test_no_answers_through_the_gateway_discard_a_run(tmp_path_factory, monkeypa
     play()
     print(f"\nthrough the gateway: {len(own)} sequences, {sum(own)} requests of arena's own, none discarded")
     assert len(own) >= GATEWAY_SEQUENCES
+
+
+def test_no_answers_discard_a_run_whose_limit_is_used_up(tmp_path_factory, monkeypatch: pytest.MonkeyPatch):
+    """The same where the agent's traffic has used up the key's limit: arena's own request fails as well."""
+    monkeypatch.setattr(server, "QUIET_S", 0.0)
+    limits = [answer for api, answer in LIMITS.values() if api == "chat"]
+
+    @settings(max_examples=GATEWAY_SEQUENCES, deadline=None)
+    @given(st.lists(answers, min_size=1, max_size=6), st.sampled_from(limits), st.sampled_from([0, 1]))
+    def play(sequence, limit, code):
+        with run(tmp_path_factory.mktemp("g"), "chat", GOOD, *sequence) as agent:
+            agent.upstream.own = limit
+            for _ in [GOOD, *sequence]:
+                agent.ask()
+            settled(agent.gateway)
+            assert counts(agent.gateway, code=code), agent.gateway.stop
+
+    play()

@@ -33,6 +33,9 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--crowded", type=int, default=0, metavar="TOKENS", help="input tokens that each answer reports beyond its own"
     )
+    parser.add_argument(
+        "--length", type=int, default=0, metavar="TURNS", help="of the session; --crowded then begins in its middle"
+    )
     parser.add_argument("--log", type=Path, help="append a JSON line for each request and each answer to this file")
     return parser.parse_args()
 
@@ -48,6 +51,7 @@ async def serve(arguments: argparse.Namespace) -> None:
         provider=arguments.provider,
         price=not arguments.no_price,
         crowded=arguments.crowded,
+        length=arguments.length,
     )
     runner = web.AppRunner(Server(script, arguments.log).app(), access_log=None)
     await runner.setup()

@@ -10,7 +10,7 @@ from typing import Any
 from .script import ParsedRequest, Reply, Tokens, Tool
 from .wire import Frame, pieces
 
-KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 500: "api_error"}
+KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}
 
 
 def parse(body: Mapping[str, Any], path: str) -> ParsedRequest:

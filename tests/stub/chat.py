@@ -15,6 +15,7 @@ KINDS = {
     404: ("invalid_request_error", "model_not_found"),
     429: ("requests", "rate_limit_exceeded"),
     500: ("server_error", None),
+    529: ("server_error", "server_is_overloaded"),
 }
 
 

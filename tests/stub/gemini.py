@@ -11,7 +11,7 @@ from typing import Any
 from .script import ParsedRequest, Reply, Tokens, Tool, filled
 from .wire import Frame, pieces
 
-KINDS = {401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
+KINDS = {401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 529: "UNAVAILABLE"}
 
 
 def parse(body: Mapping[str, Any], path: str) -> ParsedRequest:

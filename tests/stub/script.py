@@ -12,6 +12,12 @@ Shape = Literal["function", "free", "code"]
 """How a request calls a tool: with JSON arguments; with one text; with a JavaScript program that calls other tools (codex)."""
 WRITERS = re.compile(r"write|write_?file|create_file", re.IGNORECASE)
 SHELLS = re.compile(r"bash|shell|exec_command|shell_command|run_shell_command|run_command", re.IGNORECASE)
+COMPACTION = re.compile(
+    r"create a detailed summary of the conversation|CONTEXT CHECKPOINT COMPACTION|generate the <state_snapshot>"
+    r"|(create|update)[a-z ]* anchored summary|prompt for continuing our conversation|create a handoff summary",
+    re.IGNORECASE,
+)
+"""What the last message of a request says that asks for a summary: one phrase for each agent CLI."""
 PATIENCE_MS = 120_000
 """The wait for a shell tool that would otherwise answer before its command has ended."""
 
@@ -91,11 +97,13 @@ class ParsedRequest:
     """Schema of the JSON document that it wants as the answer."""
     metered: bool = True
     """Whether a stream must end with a usage record."""
+    compacts: bool = False
+    """Whether it asks for a summary in place of its history."""
 
     @property
     def side(self) -> bool:
-        """Whether it offers no tool to work with, like a request for a title."""
-        return not any(tool.shape == "code" or SHELLS.fullmatch(tool.name) for tool in self.tools)
+        """Whether it is beside the work: it asks for a summary, or offers no tool to work with, like a request for a title."""
+        return self.compacts or not any(tool.shape == "code" or SHELLS.fullmatch(tool.name) for tool in self.tools)
 
 
 @dataclass(frozen=True)

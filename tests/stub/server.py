@@ -15,8 +15,8 @@ from typing import Any
 from aiohttp import web
 
 from . import anthropic, chat, gemini, responses
-from .plan import FAILURES, Plan, ends_badly, reply
-from .script import ParsedRequest
+from .plan import FAILURES, NO_CREDIT, Plan, ends_badly, reply
+from .script import COMPACTION, ParsedRequest
 
 RETRY_AFTER_S = 1
 LARGEST_BYTES = 64 << 20
@@ -38,6 +38,10 @@ class Server:
         self.log = log
         self.numbers = itertools.count(1)
         self.broke = False
+        self.turn = 0
+        """Of a session with a length: the next one."""
+        self.shortened = False
+        """Whether a request came with fewer turns than one before it."""
 
     def app(self) -> web.Application:
         """The application that serves it."""
@@ -72,12 +76,17 @@ class Server:
         if self.plan.key is not None and key(request) != self.plan.key:
             self.note(kind="answer", number=number, status=401, wrong_key=True)
             return web.json_response(module.failure(401, "the stub expects another key"), status=401)
-        parsed = module.parse(body, request.path)
+        parsed = replace(module.parse(body, request.path), compacts=self.plan.length > 0 and compacts(body))
         if failure := FAILURES.get(self.plan.mode):
             status, message = failure
             self.note(kind="answer", number=number, status=status, turn=parsed.turn, side=parsed.side)
             headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 429 else {}
             return web.json_response(module.failure(status, message), status=status, headers=headers)
+        if self.plan.mode == "no_credit" and (self.broke or (parsed.turn >= 1 and not parsed.side)):
+            self.broke = True
+            status, words = NO_CREDIT[api]
+            self.note(kind="answer", number=number, status=status, turn=parsed.turn, side=parsed.side)
+            return web.json_response(words, status=status)
         try:
             return await self.answer(request, number, module, parsed)
         except ConnectionResetError:
@@ -94,7 +103,10 @@ class Server:
 
     async def answer(self, request: web.Request, number: int, module: ModuleType, parsed: ParsedRequest) -> web.StreamResponse:
         """Send the next turn of the script, whole or as the mode breaks it."""
-        answer = reply(parsed, self.plan, "/api/v1/" in request.path)
+        crowded = True
+        if self.plan.length:
+            parsed, crowded = self.placed(parsed)
+        answer = reply(parsed, self.plan, "/api/v1/" in request.path, crowded=crowded)
         usage = {"usage": asdict(module.reported(answer.tokens)) | {"cost_usd": answer.cost_usd}} if answer.metered else {}
         line = {
             "kind": "answer",
@@ -121,6 +133,15 @@ class Server:
         await response.write_eof()
         return response
 
+    def placed(self, parsed: ParsedRequest) -> tuple[ParsedRequest, bool]:
+        """The request with its turn in the whole session, and whether its context is full: from the middle until shortened."""
+        if parsed.side:
+            return parsed, False
+        self.shortened = self.shortened or parsed.turn < self.turn
+        parsed = replace(parsed, turn=self.turn)
+        self.turn += 1
+        return parsed, self.turn > self.plan.length // 2 and not self.shortened
+
     async def broken(self, request: web.Request, response: web.StreamResponse, module: ModuleType, answer: Any) -> None:
         """Send the answer as the mode breaks it."""
         if self.plan.mode == "hang":
@@ -133,6 +154,12 @@ class Server:
             request.transport.abort()
         else:
             await response.write_eof()
+
+
+def compacts(body: dict[str, Any]) -> bool:
+    """Whether a request's last message asks for a summary of those before it."""
+    given = next((body[name] for name in ("messages", "input", "contents") if body.get(name)), "")
+    return COMPACTION.search(json.dumps(given[-1] if isinstance(given, list) else given)) is not None
 
 
 def key(request: web.Request) -> str | None:

@@ -21,8 +21,21 @@ YEAR_MONTH = re.compile(r"-(2\d)(0[1-9]|1[0-2])(?=:|$)")
 SLUGS = {"googlevertex": "google", "mancer": "mancer2", "claudeonaws": "claudeplatformonaws"}
 """Providers that OpenRouter names differently in its answers and its requests (both lists are in its Python package)."""
 OWN_FAULTS = ("context_length_exceeded", "invalid_prompt", "invalid_request_error")
+NAME_FIELDS = ("code", "type", "status", "error_code", "error_type", "reason", "limit_source")
+ERROR_DETAILS, ERROR_NAME_CHARS = 16, 100
 REFUSALS = {"refusal", "content_filter", "sensitive"}
 """Finish reasons that mean a refusal; z.ai calls it sensitive."""
+POLICY_FLAGS = {
+    "cyber_policy",
+    "bio_policy",
+    "misalignment_policy_violation",
+    "content_policy_violation",
+    "content_filter",
+    "flagged_input",
+}
+"""Names of errors with which a provider refuses a request by a policy: OpenAI's and Azure's codes, OpenRouter's moderation."""
+FLAGGED = "Invalid prompt: your prompt was flagged"
+"""OpenAI's older words for the same, by the code of every invalid prompt."""
 GEMINI_REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION", "IMAGE_SAFETY", "MODEL_ARMOR", "JAILBREAK"}
 
 
@@ -42,6 +55,8 @@ class Facts:
     """An error inside a stream that began well."""
     own_fault: bool = False
     """Whether the error is the request's fault."""
+    error_names: tuple[str, ...] = ()
+    """The names in that error: see `error_names`."""
     unread: bool = False
     """Whether a part is too long, too deep or otherwise more than the gateway reads: an agent can make a provider echo that."""
     usage: Json = field(default_factory=dict)
@@ -110,6 +125,7 @@ def chat(event: Json) -> Facts:
         refused=finish in REFUSALS or bool(message.get("refusal")),
         error=failed.error,
         own_fault=failed.own_fault,
+        error_names=failed.error_names,
         usage=inner(event, "usage") or inner(choice, "usage"),  # Moonshot puts it into the choice
     )
 
@@ -126,6 +142,7 @@ def gemini(event: Json) -> Facts:
         finish=finish,
         refused=blocked is not None or finish in GEMINI_REFUSALS,
         error=error_message(event) if event.get("error") else None,
+        error_names=error_names(event) if event.get("error") else (),
         usage=usage,
     )
 
@@ -143,10 +160,25 @@ def error_message(body: Json) -> str:
     return "an error without a message"
 
 
-def _failed(body: Json) -> Facts:
+def error_names(body: Json) -> tuple[str, ...]:
+    """Names in the fields of an error that the provider alone sets. Its message is none of them: that may quote the request."""
     error = body.get("error")
     own = error if isinstance(error, dict) else body
-    return Facts(error=error_message(body), own_fault=any(own.get(key) in OWN_FAULTS for key in ("code", "type")))
+    details = own.get("details")  # Google has a list of them, Anthropic one
+    places = [own, inner(own, "metadata"), *(details[:ERROR_DETAILS] if isinstance(details, list) else [details])]
+    found = [place.get(field) for place in places if isinstance(place, dict) for field in NAME_FIELDS]
+    found += ["flagged_input"] * ("flagged_input" in inner(own, "metadata"))
+    return tuple(dict.fromkeys(str(name) for name in found if isinstance(name, str | int) and len(str(name)) <= ERROR_NAME_CHARS))
+
+
+def is_policy_refusal(names: Sequence[str], message: str) -> bool:
+    """Whether an error with those names and that message refuses a request by a policy of the provider."""
+    return not POLICY_FLAGS.isdisjoint(names) or message.startswith(FLAGGED)
+
+
+def _failed(body: Json) -> Facts:
+    names = error_names(body)
+    return Facts(error=error_message(body), own_fault=any(name in OWN_FAULTS for name in names), error_names=names)
 
 
 def _refuses(item: object) -> bool:

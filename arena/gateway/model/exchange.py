@@ -30,6 +30,8 @@ STALLED_S = 50.0
 """A program that leaves a stream after the provider was silent for this long had a reason."""
 REST_S, REST_BYTES = 60.0, 16 << 20
 """Limits on reading an answer that the program has left."""
+ENDING_S = 0.5
+"""How often that reading looks whether arena ends the sandbox."""
 ERROR_BYTES = 1 << 16
 """Kept of an error's body."""
 LEAKED = "the provider's answer holds the real key"
@@ -227,5 +229,5 @@ async def _within(work: Coroutine[None, None, None], limit_s: float, ending: Cal
     task, end_s = asyncio.ensure_future(work), time.monotonic() + limit_s
     while not task.done() and not ending() and (left_s := end_s - time.monotonic()) > 0:
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait({task}, timeout=left_s)
+            await asyncio.wait({task}, timeout=min(left_s, ENDING_S))
     task.cancel()

@@ -27,16 +27,17 @@ ASIDE_BYTES = 4 << 20
 FULL = "the ledger is full"
 
 Source = Literal["provider", "prices", "mixed"]
-How = Literal["whole", "refused", "incomplete", "unread", "cut", "stalled", "error", "rejected", "stopped", "left"]
+How = Literal["whole", "refused", "incomplete", "unread", "cut", "stalled", "error", "account", "rejected", "stopped", "left"]
 """How a request ended.
 
 whole       answered, with a finish reason
-refused     the same, but the model refused
+refused     the model refused, or a policy of the provider did
 incomplete  the answer ended properly, but without a finish reason
 unread      the same, and the gateway cannot read a part of it
 cut         the answer broke off
 stalled     the program left a stream after the provider was silent for too long
 error       the provider reported a failure of its own, or did not answer
+account     the provider reported a fault of the user's account, such as no credit left
 rejected    the provider reported a fault of the request
 stopped     the gateway cut it: another model or provider answered, or the key was in the answer
 left        the program left, which is its right
@@ -44,7 +45,7 @@ left        the program left, which is its right
 GOOD = ("whole", "refused")
 FAULTS = ("incomplete", "cut", "stalled", "error")
 """Faults of the provider."""
-FAILED = (*FAULTS, "rejected", "stopped")
+FAILED = (*FAULTS, "account", "rejected", "stopped")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from arena.gateway.model.ledger import FAULTS, Ended, Totals
 from arena.schema import AgentStatus
 
 Cause = Literal["agent", "provider", "arena", "user"]
-HOPELESS = (401, 402, 403, 404)
-"""Statuses that no retry can change: the key, the account's money, what it may do, the model's name."""
+HOPELESS = (403, 404)
+"""Statuses that no retry can change, besides the account's faults: what the key may do, the model's name."""
 AFTER_SUCCESS = (403, 404)
 """After one good answer the model exists and may be used. Then these statuses are about the request's content, such as a picture
 for a model without vision, or a moderator's refusal."""
@@ -50,7 +50,10 @@ ENDINGS = (
     Ending("the ledger is full", ("agent",), "budget_exhausted"),
     Ending("the ledger cannot be written", ("user", "agent"), "crashed"),
     Ending("the gateway itself fails, a bug of arena", ("arena", "agent"), "crashed"),
-    Ending("401 to 404 or a bad Google key; arena's own request fails too", ("provider", "user"), "provider_error", True),
+    Ending("403 or 404; arena's own request fails too", ("provider", "user"), "provider_error", True),
+    Ending(
+        "the account's fault, such as no credit or a bad key; arena's own request fails so too", ("user",), "provider_error", True
+    ),
     Ending("no good answer within the patience; arena's own request fails too", ("provider",), "provider_error", True),
     Ending("no good answer within the patience; arena's own request is answered", ("agent", "provider"), "crashed"),
     Ending(f"{UNFINISHED} answers without a finish reason; arena's own request fails too", ("provider",), "provider_error", True),
@@ -101,7 +104,7 @@ def request_failed(access: ModelAccess, totals: Totals, line: Ended, *, other_ar
     title, reason = access.route.title, failure_reason(line)
     if line.how == "stopped":
         return Doubt(reason, ends=True)
-    if line.how == "error" and (line.status in HOPELESS or line.status == 400):
+    if line.how == "account" or (line.how == "error" and line.status in HOPELESS):
         return Doubt(f"{title}: {reason}", ends=False)
     if totals.unfinished >= UNFINISHED:
         return Doubt(f"{title}: {UNFINISHED} answers in a row ended without a finish reason", ends=True)
@@ -121,6 +124,14 @@ def confirmed(doubt: Doubt, own_failure: str) -> Stop:
     if own_failure:
         return Stop("provider_error", f"{doubt.reason} (arena's own request: {own_failure})")
     return Stop("crashed", f"{doubt.reason}; a request of arena's own was answered, so the run counts")
+
+
+def unconfirmed(doubt: Doubt, own_failure: str = "") -> Stop:
+    """The stop of a doubt that nothing has settled. `own_failure`: arena's own request's, if not believed."""
+    shown = "no request of arena's own has confirmed it"
+    if own_failure:
+        shown = f"arena's own request failed too ({own_failure}), but the agent's own traffic may be the cause"
+    return Stop("crashed", f"{doubt.reason}; {shown}, so the run counts")
 
 
 def failure_reason(line: Ended) -> str:

@@ -23,7 +23,7 @@ from arena.gateway.model import apis, policy
 from arena.gateway.model.apis import Endpoint
 from arena.gateway.model.exchange import Exchange
 from arena.gateway.model.ledger import Ledger, Tokens, opened
-from arena.gateway.model.own_request import LIMIT_S, own_failure
+from arena.gateway.model.own_request import LIMIT_S, ask
 from arena.gateway.model.redact import plain_message, scrubbed
 from arena.gateway.model.state import RunState
 from arena.gateway.model.upstream import (
@@ -51,7 +51,7 @@ CHECKS = 300
 FAST_CHECKS, CHECK_PAUSE_S = 20, 5.0
 """The first of them follow each other at once, the others after a pause."""
 QUIET_S = 60.0
-"""Providers limit requests by the minute. Earlier after a request of the agent, status 429 confirms no failure."""
+"""Providers limit requests by the minute. Earlier after a request of the agent, such a limit confirms no failure."""
 NO_RETRY = {"x-should-retry": "false"}
 """The agent programs' client libraries obey this header."""
 SILENT = logging.Logger("gateway", logging.CRITICAL + 1)
@@ -117,17 +117,20 @@ class Gateway(RunState):
             await self._check(upstream)
             await asyncio.sleep(CHECK_PAUSE_S if self._checks > FAST_CHECKS else 0)
 
-    async def _check(self, upstream: Upstream) -> None:
+    async def _check(self, upstream: Upstream) -> bool:
+        """Send a request of arena's own. Returns whether a later one may show more."""
         async with self._checking:
             self.doubts.clear()
             if not self.unsettled or self._checks == CHECKS:  # after the last one no failure is believed, and the run counts
-                return
+                return False
             self._checks += 1
             sent_s, self._most_asking = time.monotonic(), self._asking
-            failed = await own_failure(self._access, upstream)
-            # The agent may keep the provider busy, or use up what the key may ask in a minute.
-            limited = failed.startswith("status 429") and sent_s - self._asked_s < QUIET_S
-            self.checked(sent_s, failed, conclusive=self._most_asking <= 1 and not limited)
+            own = await ask(self._access, upstream)
+            quiet = sent_s - self._asked_s >= QUIET_S
+            # The agent may keep the provider busy, or use up what the key may ask in a minute, an hour or a day.
+            conclusive = self._most_asking == 0 and (not own.limit or (quiet and self.little_asked))
+            self.checked(sent_s, own.failed, conclusive=conclusive, account=own.account)
+            return self.unsettled and (not own.limit or self.little_asked)
 
     def settle(self) -> None:
         """Settle what still decides the run's status. Call it from another thread, when the sandbox is empty."""
@@ -137,10 +140,8 @@ class Gateway(RunState):
             asyncio.run_coroutine_threadsafe(self._settle(self._upstream), self._loop).result(QUIET_S + 3 * LIMIT_S)
 
     async def _settle(self, upstream: Upstream) -> None:
-        while self.unsettled and self._checks < CHECKS:
-            await self._check(upstream)
-            if self.unsettled:
-                await asyncio.sleep(max(0.1, min(1.0, self._asked_s + QUIET_S - time.monotonic())))
+        while await self._check(upstream):
+            await asyncio.sleep(max(0.1, min(1.0, self._asked_s + QUIET_S - time.monotonic())))
 
     async def watch(self) -> None:
         """Until cancelled, check whether the provider has failed for too long."""

@@ -18,14 +18,17 @@ from arena.gateway.model.outcome import (
     failure_reason,
     provider_failed,
     request_failed,
+    unconfirmed,
 )
 from arena.gateway.model.policy import ModelRequest
 from arena.gateway.model.redact import plain_message, scrubbed
 from arena.gateway.unix_server import Refusal
-from arena.schema import Usage
+from arena.schema import AccountFault, Usage
 
 REFUSALS = 1000
 """Refusals that are logged: a sandbox may cause any number."""
+FEW_REQUESTS = 50
+"""Programs give up after fewer: 45 requests at most were seen (codex, status 500). Any hourly or daily limit is higher."""
 
 
 @dataclass
@@ -55,6 +58,8 @@ class RunState:
         """Whether the model's last answer was a refusal."""
         self.ending = False
         """Arena ends the sandbox: a connection that breaks from now on is not a fault."""
+        self.account_fault = ""
+        """What the user should do about the account, when the provider last named a fault of it to arena's own request."""
         self.arriving: dict[int, float] = {}
         """Good answers that are coming in now: when each request began, by its number."""
         self.active_s = self._start_s = time.monotonic()
@@ -116,17 +121,27 @@ class RunState:
         last = self._outcomes[-1:]
         return self._doubt is not None or bool(last and last[0].reason and last[0].own_failed is None)
 
-    def checked(self, sent_s: float, own_failure: str, *, conclusive: bool = True) -> None:
+    @property
+    def little_asked(self) -> bool:
+        """Whether the agent's requests cannot have used up an hour's or a day's limit: no good answer, and few tries."""
+        totals = self._ledger.totals
+        return not totals.answered and not self.arriving and totals.usage.requests + totals.counts <= FEW_REQUESTS
+
+    def checked(self, sent_s: float, own_failure: str, *, conclusive: bool = True, account: AccountFault | None = None) -> None:
         """Settle what arose before arena's own request went out at `sent_s`, on the monotonic clock.
 
         Args:
             sent_s: when it went out.
             own_failure: why it failed; empty when it was answered well.
             conclusive: False when the agent itself may have caused that failure.
+            account: the fault of the user's account that the provider named to arena's own request.
         """
         self._write(Checked(_now(), self.now_s(), own_failure, conclusive))
         if own_failure and not conclusive:
+            if self._doubt is not None and self._doubt[1].ends:
+                self.stop = _plain(unconfirmed(self._doubt[1], own_failure))
             return
+        self.account_fault = account.remedy if account else ""
         for entry in reversed(self._outcomes):
             if not entry.reason or entry.own_failed is not None:
                 break
@@ -193,7 +208,7 @@ class RunState:
             return
         if doubt.ends:
             self._doubt = time.monotonic(), doubt
-            self.stopped_s, self.stop = time.monotonic(), _plain(confirmed(doubt, ""))
+            self.stopped_s, self.stop = time.monotonic(), _plain(unconfirmed(doubt))
         elif self._doubt is None:
             self._doubt = time.monotonic(), doubt
         self.doubts.set()

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import genai_prices
 
 from arena.gateway.config import ModelAccess
-from arena.gateway.model.answers import Facts, error_message
+from arena.gateway.model.account import account_fault
+from arena.gateway.model.answers import Facts, error_message, error_names, is_policy_refusal
 from arena.gateway.model.apis import Json, inner
 from arena.gateway.model.ledger import Began, Ended, How, Tokens
 from arena.gateway.model.redact import plain_json, plain_message, scrubbed
@@ -23,8 +24,6 @@ MOST = 1 << 40
 """A larger count is not believed."""
 RAW_BYTES = 1 << 12
 """Kept of a provider's usage object."""
-BAD_KEY = "API_KEY_INVALID"
-"""Google's reason for an error with status 400."""
 PROVIDER_STATUSES = (401, 402, 403, 404, 408, 409, 429)
 """Statuses below 500 that are not about the request's content."""
 TOKEN_BYTES = 3
@@ -187,11 +186,16 @@ class ObservedAnswer:
 
     def _how(self, access: ModelAccess, began: Began) -> How:
         status, facts = self.status or 0, self.facts
-        if status >= 300:
-            failed = status in PROVIDER_STATUSES or status >= 500
-            return "error" if failed or (status == 400 and bad_google_key(access, self.error_body)) else "rejected"
-        if facts.error is not None:
-            return "rejected" if facts.own_fault else "error"
+        if status >= 300 or facts.error is not None:
+            found = error_object(self.error_body)
+            names = error_names(found) if status >= 300 else facts.error_names
+            message = error_message(found) if status >= 300 else facts.error or ""
+            if account_fault(access.api, status, names, message):
+                return "account"
+            if is_policy_refusal(names, message):
+                return "refused"
+            failed = status in PROVIDER_STATUSES or status >= 500 or (status < 300 and not facts.own_fault)
+            return "error" if failed else "rejected"
         if facts.finish is None and began.kind == "model":
             return "unread" if facts.unread else "incomplete"
         return "refused" if facts.refused else "whole"
@@ -226,27 +230,17 @@ def _usd(access: ModelAccess, began: Began, tokens: Tokens) -> float | None:
     return None if found is None else found.usd
 
 
-def bad_google_key(access: ModelAccess, body: bytes) -> bool:
-    """Whether Google's answer with status 400 says that it does not take the key, as if the request were at fault.
-
-    Only by the reason that Google itself sets: its message may quote the request.
-    """
-    if access.api != "gemini":
-        return False
-    try:
-        found = json.loads(body.decode())
-    except (ValueError, RecursionError):
-        return False
-    first = found[0] if isinstance(found, list) and found else found
-    details = inner(first, "error").get("details") if isinstance(first, dict) else None
-    return isinstance(details, list) and any(isinstance(entry, dict) and entry.get("reason") == BAD_KEY for entry in details)
-
-
 def error_in(body: bytes) -> str:
     """The provider's message in the body of an error."""
+    found = error_object(body)
+    return error_message(found) if found else plain_message(body.decode(errors="replace"))
+
+
+def error_object(body: bytes) -> Json:
+    """The object in the body of an error; an empty one when there is none. Gemini may send its errors in a list."""
     try:
         found = json.loads(body.decode())
     except (ValueError, RecursionError):
-        return plain_message(body.decode(errors="replace"))
-    first = found[0] if isinstance(found, list) and found else found  # Gemini may send its errors in a list
-    return error_message(first) if isinstance(first, dict) else plain_message(str(first))
+        return {}
+    first = found[0] if isinstance(found, list) and found else found
+    return first if isinstance(first, dict) else {}
