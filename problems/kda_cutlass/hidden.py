@@ -14,6 +14,7 @@ EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
         {"B": 1, "T": 100, "H": 2, "D": 64},
         {"B": 2, "T": 65, "H": 1, "D": 128},
         {"B": 3, "T": 1, "H": 4, "D": 64},
+        {"B": 1, "T": 4096, "H": 4, "D": 128},
     ),
     "gpu": (
         {"B": 1, "T": 100, "H": 2, "D": 64},
@@ -23,7 +24,8 @@ EXTRA_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
         {"B": 1, "T": 2111, "H": 7, "D": 128},
     ),
 }
-"""Checked for correctness only: one token, one more than 64, and a head size that is in no public shape.
+"""Checked for correctness only: one token, one more than 64, a head size that is in no public shape, and on a CPU a sequence so
+long that a late start or a state in bf16 shows.
 
 No smaller D: with 16 channels the rows of an honest kernel that rounds its operands to bf16 are off by up to 2.3e-2 (measured).
 """

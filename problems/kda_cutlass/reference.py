@@ -29,11 +29,13 @@ class Head(NamedTuple):
     """1 where S0 is zero and queries lean towards their keys."""
 
 
+NO_DECAY = 1e-5
+"""Lower rates are zero: channels that do not decay at all."""
 PUBLIC = (
     Head(),
     # Forgets nothing in 32768 tokens: a state started late, from whatever else, is wrong. With a spread of 1 a few tokens would
     # write a hundred times as much as the others, and answers be products with one key, near 0 by chance.
-    Head(least=1e-6, most=1e-4, lean=-6.0, spread=0.5),
+    Head(least=1e-6, most=1e-4, lean=-7.0, spread=0.5),
     # Over 64 tokens the largest sum of g is about -400: exp(-G) is infinite in fp32 from 89 on.
     Head(least=1e-2, most=8.0, lean=7.0, empty=1.0),
     # Products of two keys are about 0.5: the powers of their triangle grow to 1e7 before they vanish.
@@ -86,6 +88,7 @@ def build(shape: Mapping[str, int], gates: torch.Generator, values: torch.Genera
     v = normal(B, T, H, D).bfloat16()
     S0 = (0.5 * (1 - empty))[..., None] * normal(B, H, D, D)
     rate = least * torch.rand(H, D, generator=gates, device=device).mul_((most / least).log()).exp_()
+    rate = torch.where(rate < NO_DECAY, 0, rate)
     g = -rate * softplus(normal(B, T, H, D, generator=gates))
     beta = torch.sigmoid(lean[:, 0] + spread[:, 0] * normal(B, T, H, generator=gates)).bfloat16()
     return q.bfloat16(), k.bfloat16(), v, g, beta, S0

@@ -16,8 +16,7 @@ IT = Shipped("kda_cutlass")
 FACTS, REFERENCE, HIDDEN = IT.facts, IT.reference, IT.hidden
 PUBLIC, SHAPES, INPUT_CLASSES = IT.public, IT.shapes, IT.input_classes
 make, solution = IT.make, IT.solution
-SHORT, (LONG,) = PUBLIC[:3], PUBLIC[3:]
-"""Timed shapes of up to four chunks, and the one with a long sequence."""
+(LONG,) = (shape for shape in SHAPES if shape["T"] > 2048)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ def test_public_inputs_exercise_the_operator(drawn):
     assert beta.min() > 0
 
 
-@pytest.mark.parametrize("shape", PUBLIC, ids=words)
+@pytest.mark.parametrize("shape", [*PUBLIC, LONG], ids=words)
 def test_heads_of_every_kind_are_in_every_timed_set(shape):
     for seed in SEEDS:
         _, k, _, g, beta, S0 = make(shape, seed)
@@ -196,7 +195,7 @@ def test_hidden_shapes_have_one_token_and_part_of_a_chunk():
 # ------------------------------------------------------------------ the tolerance
 
 
-@pytest.mark.parametrize("shape", SHORT, ids=words)
+@pytest.mark.parametrize("shape", PUBLIC, ids=words)
 def test_an_input_as_an_answer_is_rejected_at_any_scale(drawn, shape):
     inputs, (o, S_T) = drawn(shape, "public", SEEDS[0])
     v, S0 = inputs[2].double(), inputs[5].double()
@@ -214,14 +213,14 @@ LATE = {"wrong_warm_up_cpu", "wrong_bf16_state_cpu"}
 def test_wrong_solutions_fail_where_they_should(drawn, stem):
     wrong = solution(stem)
     # The first shape is four whole chunks.
-    shapes = [LONG] if stem in LATE else SHORT[1:] if stem == "wrong_whole_chunks" else SHORT
+    shapes = [LONG] if stem in LATE else PUBLIC[1:] if stem == "wrong_whole_chunks" else PUBLIC
     for shape, seed in itertools.product(shapes, SEEDS):
         inputs, refs = drawn(shape, "public", seed)
         assert not IT.accepts(wrong(*inputs), inputs, refs), (shape, seed)
 
 
 def test_subtle_faults_show_only_in_their_input_class(drawn):
-    for shape in SHORT:
+    for shape in PUBLIC:
         for stem, input_class in (("wrong_factored_decay", "correlated_keys"), ("wrong_second_order_inverse", "strong_decay")):
             inputs, refs = drawn(shape, input_class, 1)
             assert IT.accepts(solution(stem)(*inputs), inputs, refs), (stem, shape)
@@ -240,7 +239,7 @@ CHUNKS = solution("honest_chunks_cpu")
 
 @pytest.mark.parametrize("input_class", INPUT_CLASSES)
 def test_bf16_operands_take_half_of_the_tolerance(drawn, input_class):
-    for shape, seed in [*itertools.product(SHORT, SEEDS), *((shape, SEEDS[0]) for shape in SHAPES if shape not in SHORT)]:
+    for shape, seed in [*itertools.product(PUBLIC, SEEDS), *((shape, SEEDS[0]) for shape in SHAPES if shape not in PUBLIC)]:
         inputs, refs = drawn(shape, input_class, seed)
         found = IT.errors(CHUNKS(*inputs), inputs, refs)
         assert IT.within(found, 0.5), (shape, seed, found)
