@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 """x (M, K) and w (N, K) float8_e4m3fn, sx (M, 1) and sw (N, 1) fp32."""
+
+STRESS = ("largest", "zero_rows", "wide_scales", "subnormal", "last_places")
+"""Classes of rows of x."""
+OF_WEIGHTS = STRESS[:-1]
+"""Of rows of w."""
+HARD = 8
+"""One row in so many is as hard as the stress classes: no test tells these from timed inputs."""
 
 LARGEST = 448.0
 """Of e4m3. Scales are such that the largest value of each row is just that."""
@@ -25,7 +33,14 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public"
     """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
     if input_class != "public":
         raise ValueError(f"unknown input class {input_class!r} (known: public)")
-    return build(shape, *generators(seed, device))
+    left, right = generators(seed, device)
+    classes = [(hard(rows, names, each)) for rows, names, each in ((shape["M"], STRESS, left), (shape["N"], OF_WEIGHTS, right))]
+    x, w, sx, sw = build(shape, left, right)
+    for of_rows, values, scale, each in zip(classes, (x, w), (sx, sw), (left, right), strict=True):
+        for name, rows in of_rows.items():
+            hardened, scale[rows] = stress(name, values[rows], scale[rows], each)
+            values.view(torch.uint8)[rows] = hardened.view(torch.uint8)
+    return x, w, sx, sw
 
 
 def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator]:
@@ -51,6 +66,46 @@ def quantised(rows: int, K: int, size: float, values: torch.Generator) -> tuple[
     exact *= torch.randn(rows, 1, generator=values, device=values.device).exp_().mul_(size)
     scale = exact.abs().amax(1, keepdim=True) / LARGEST
     return (exact / scale).to(torch.float8_e4m3fn), scale
+
+
+def hard(rows: int, classes: Sequence[str], places: torch.Generator) -> dict[str, slice]:
+    """The rows of each class: every eighth is hard, beginning with a random one, and those take the classes in turn."""
+    first = int(torch.randint(HARD * len(classes), (1,), generator=places, device=places.device))
+    at = range(first % HARD, rows, HARD)
+    turns = {name: at[(number - first // HARD) % len(classes) :: len(classes)] for number, name in enumerate(classes)}
+    return {name: slice(each.start, each.stop, each.step) for name, each in turns.items() if each}
+
+
+def stress(input_class: str, rows: Tensor, scale: Tensor, values: torch.Generator) -> tuple[Tensor, Tensor]:
+    """These rows of x or w and their scales, as a stress class has them."""
+    match input_class:
+        case "largest":
+            # Their products are 49 * 2**12: sums that a Hopper GPU cuts to 14 bits lose nothing below 2**26.
+            rows = torch.where(rows.float() < 0, -LARGEST, LARGEST).to(rows.dtype)
+        case "zero_rows":
+            rows, scale = torch.zeros_like(rows), torch.ones_like(scale)
+        case "wide_scales":
+            scale = wide(scale, values)
+        case "subnormal":
+            rows = subnormal(rows, values)
+        case "last_places":
+            # All that x has is one of the last 16 columns: what is there may not be left out.
+            place = rows.shape[1] - 1 - int(torch.randint(0, 16, (1,), generator=values, device=rows.device))
+            kept = rows[:, place].clone()
+            rows = torch.zeros_like(rows)
+            rows[:, place] = kept
+    return rows, scale
+
+
+def wide(scale: Tensor, values: torch.Generator) -> Tensor:
+    """Log-uniform from 1e-4 to 1e4."""
+    return torch.rand(scale.shape, generator=values, device=values.device).mul_(math.log(1e8)).add_(math.log(1e-4)).exp_()
+
+
+def subnormal(like: Tensor, values: torch.Generator) -> Tensor:
+    """Values below e4m3's smallest normal number, 2**-6: multiples of 2**-9 from -7 to 7."""
+    count = torch.randint(-7, 8, like.shape, generator=values, device=values.device)
+    return (count * 2.0**-9).to(like.dtype)
 
 
 def reference(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor) -> Tensor:

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 Inputs = tuple[Tensor]
 """x (R, V) fp32."""
+
+STRESS = (
+    "near_constant",
+    "descending",
+    "ascending",
+    "one_big",
+    "sigma4",
+    "large_logits",
+    "minus_inf",
+    "all_equal",
+    "max_duplicated",
+)
+"""Classes of rows."""
+HARD = 8
+"""One row in so many is as hard as the stress classes: no test tells these from timed inputs."""
 
 U = 2.0**-24
 """Half of what fp32 numbers just above 1 lie apart."""
@@ -22,8 +37,14 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public"
     if input_class != "public":
         raise ValueError(f"unknown input class {input_class!r} (known: public)")
     places, values = generators(seed, device)
-    spread = torch.randint(1, 3, (shape["R"], 1), generator=places, device=device)
-    return (torch.randn(shape["R"], shape["V"], generator=values, device=device) * spread,)
+    R, V = shape["R"], shape["V"]
+    classes = hard(R, STRESS, places)
+    x = torch.randn(R, V, generator=values, device=device) * torch.randint(1, 3, (R, 1), generator=places, device=device)
+    for name, rows in classes.items():
+        # Some classes do one thing to even rows and another to odd ones: begin with either.
+        skipped = rows.start % 2
+        x[rows] = stress(name, len(x[rows]) + skipped, V, places, values)[skipped:]
+    return (x,)
 
 
 def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator]:
@@ -34,6 +55,64 @@ def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator
     places.manual_seed(int.from_bytes(digest[:4], "little"))
     values.manual_seed(int.from_bytes(digest[4:], "little"))
     return places, values
+
+
+def hard(rows: int, classes: Sequence[str], places: torch.Generator) -> dict[str, slice]:
+    """The rows of each class: every eighth is hard, beginning with a random one, and those take the classes in turn."""
+    first = int(torch.randint(HARD * len(classes), (1,), generator=places, device=places.device))
+    at = range(first % HARD, rows, HARD)
+    turns = {name: at[(number - first // HARD) % len(classes) :: len(classes)] for number, name in enumerate(classes)}
+    return {name: slice(each.start, each.stop, each.step) for name, each in turns.items() if each}
+
+
+def stress(input_class: str, R: int, V: int, places: torch.Generator, values: torch.Generator) -> Tensor:
+    """(R, V) logits of a stress class."""
+    device = values.device
+    normal = torch.randn(R, V, generator=values, device=device)
+    anywhere = torch.randint(0, V, (R, 1), generator=places, device=device)
+    match input_class:
+        case "near_constant":
+            return torch.rand(R, V, generator=values, device=device) * -0.01
+        case "descending" | "ascending":
+            ramp = torch.linspace(0, -16, V, device=device) + 0.01 * normal
+            return ramp if input_class == "descending" else ramp.flip(1)
+        case "one_big":
+            # Each of the others is below half of what the sum of 1 can take up, and together they weigh 4e-3.
+            return (0.001 * normal - 17.3).scatter_(1, anywhere, 0.0)
+        case "sigma4":
+            return 4 * normal
+        case "large_logits":
+            # +-1e4 at three sigma; in every other row all are below -1e4, where exp gives nothing but zeros.
+            normal[1::2] = -normal[1::2].abs() - 3
+            return 3333 * normal
+        case "minus_inf":
+            return with_minus_inf(normal, places)
+        case "all_equal":
+            return all_equal(normal, places)
+        case _:
+            # Three more, not many: equal results are rounded in the same direction and do not average out.
+            copies = torch.randint(0, V, (R, 3), generator=places, device=device)
+            return normal.scatter_(1, copies, normal.amax(1, keepdim=True).expand(-1, 3))
+
+
+def with_minus_inf(x: Tensor, places: torch.Generator) -> Tensor:
+    """A tenth of all, and in every other row all but a quarter, in one piece that begins anywhere."""
+    R, V = x.shape
+    gone = torch.rand(R, V, generator=places, device=x.device) < 0.1
+    first = torch.randint(0, V, (R, 1), generator=places, device=x.device)
+    gone[1::2] |= ((torch.arange(V, device=x.device) - first) % V >= -(-V // 4))[1::2]
+    gone.scatter_(1, first, False)
+    return x.masked_fill_(gone, -torch.inf)
+
+
+def all_equal(x: Tensor, places: torch.Generator) -> Tensor:
+    """Equal logits, as many as the largest power of two has room for, and -inf at random places for the rest.
+
+    1 / n is exact then. With another n all y are rounded in the same direction: no fp32 answer has rows that sum to 1.
+    """
+    R, V = x.shape
+    order = torch.rand(R, V, generator=places, device=x.device).argsort(1)
+    return torch.where(order < 2 ** (V.bit_length() - 1), 10 * x[:, :1], -torch.inf)
 
 
 def reference(x: Tensor) -> Tensor:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
 
-from .reference import Inputs, build, draw_lengths, generators
+from .reference import Inputs, build, draw_lengths, generators, unused_slots
 from .reference import make_inputs as make_public_inputs
 
 CEILING_DTYPE = "bf16"
@@ -59,7 +58,7 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: s
         lengths[torch.randint(B, (1,), generator=places, device=device)] = longest
         return build(shape, lengths, longest + B - 1, places, values)
 
-    q, kv, block_table, seq_lens = build(shape, draw_lengths(B, mean_len, places), B * mean_len, places, values)
+    q, kv, block_table, seq_lens = build(shape, draw_lengths(B, mean_len, page, places), B * mean_len, places, values)
     match input_class:
         case "large_scores":
             # k is N(0, 1), so a score is N(0, |q|**2 / D): about +-1e3 at three sigma.
@@ -73,13 +72,3 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str, device: s
             block_table = torch.cat([block_table, torch.full_like(block_table, -1).repeat(1, 3)], dim=1)
             kv = torch.cat([kv, torch.full_like(kv[:1], torch.nan)])
     return q, kv, block_table, seq_lens
-
-
-def unused_slots(kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
-    """(pages, page) bool: True where a slot belongs to no sequence."""
-    page = kv.shape[2]
-    unused = torch.ones(kv.shape[0], page, dtype=torch.bool, device=kv.device)
-    sequence, column = (block_table >= 0).nonzero(as_tuple=True)
-    token = column[:, None] * page + torch.arange(page, device=kv.device)
-    unused[block_table[sequence, column].long()] = token >= seq_lens.long()[sequence][:, None]
-    return unused

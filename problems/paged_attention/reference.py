@@ -12,13 +12,17 @@ from torch import Tensor
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 """q (B, Hq, D) bf16, kv (pages, 2, page, Hkv, D) bf16, block_table (B, columns) int32, seq_lens (B) int32."""
 
+HARD = 8
+"""One query, and one head of keys, in so many is hard."""
+
 
 def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public", device: str = "cpu") -> Inputs:
     """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
     if input_class != "public":
         raise ValueError(f"unknown input class {input_class!r} (known: public)")
     places, values = generators(seed, device)
-    return build(shape, draw_lengths(shape["B"], shape["mean_len"], places), shape["B"] * shape["mean_len"], places, values)
+    lengths = draw_lengths(shape["B"], shape["mean_len"], shape["page"], places)
+    return harden(*build(shape, lengths, shape["B"] * shape["mean_len"], places, values), values)
 
 
 def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator]:
@@ -31,14 +35,16 @@ def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator
     return places, values
 
 
-def draw_lengths(B: int, mean_len: int, places: torch.Generator) -> Tensor:
-    """B lengths (int64): lognormal shares of exactly B * mean_len tokens, shuffled; of several at least one is 1."""
-    share = torch.randn(B, generator=places, dtype=torch.float64, device=places.device).exp_()
-    if B > 1:
-        share[:1].zero_()
-    lengths = 1 + (share * (B * (mean_len - 1) / share.sum())).floor().long()
-    lengths.index_add_(0, share.argmax()[None], (B * mean_len - lengths.sum())[None])
-    return lengths[torch.randperm(B, generator=places, device=places.device)]
+def draw_lengths(B: int, mean_len: int, page: int, places: torch.Generator) -> Tensor:
+    """B lengths (int64) that share B * mean_len tokens, shuffled. Up to three, at most half of them, are short: 1 token, a page,
+    or one token more, by chance. The others have lognormal shares of the rest."""
+    device = places.device
+    short = torch.tensor([1, page, page + 1], device=device)[torch.randperm(3, generator=places, device=device)[: min(3, B // 2)]]
+    share = torch.randn(B - len(short), generator=places, dtype=torch.float64, device=device).exp_()
+    rest = B * mean_len - short.sum()
+    lengths = 1 + (share * ((rest - len(share)) / share.sum())).floor().long()
+    lengths.index_add_(0, share.argmax()[None], (rest - lengths.sum())[None])
+    return torch.cat([short, lengths])[torch.randperm(B, generator=places, device=device)]
 
 
 def build(
@@ -62,6 +68,32 @@ def build(
     q = torch.randn(B, Hq, D, device=device, generator=values).mul_(temperature).bfloat16()
     kv = torch.randn(pool, 2, page, Hkv, D, device=device, generator=values).bfloat16()
     return q, kv, block_table, lengths.int()
+
+
+def harden(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, values: torch.Generator) -> Inputs:
+    """The same inputs with cases as hard as the stress classes, so that no test tells those from timed inputs."""
+    (B, Hq, _), Hkv, device = q.shape, kv.shape[3], q.device
+    first = torch.randint(HARD, (2,), generator=values, device=device)
+    # k is N(0, 1), so q . k / sqrt(D) is N(0, |q|**2 / D): about +-1e3 at three sigma.
+    large = (torch.arange(B * Hq, device=device) + first[0]) % HARD == 0
+    q = torch.where(large.view(B, Hq, 1), torch.randn(q.shape, device=device, generator=values) * 333, q).bfloat16()
+    alike = ((torch.arange(B * Hkv, device=device) + first[1]) % HARD == 0).view(B, Hkv)
+    sequence, column = (block_table >= 0).nonzero(as_tuple=True)
+    of_page = torch.zeros(len(kv), Hkv, dtype=torch.bool, device=device)
+    of_page[block_table[sequence, column].long()] = alike[sequence]
+    kv[:, 0] = torch.where(of_page[:, None, :, None], kv[0, 0, 0].clone(), kv[:, 0])
+    kv.masked_fill_(unused_slots(kv, block_table, seq_lens)[:, None, :, None, None], torch.nan)
+    return q, kv, block_table, seq_lens
+
+
+def unused_slots(kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
+    """(pages, page) bool: True where a slot belongs to no sequence."""
+    page = kv.shape[2]
+    unused = torch.ones(kv.shape[0], page, dtype=torch.bool, device=kv.device)
+    sequence, column = (block_table >= 0).nonzero(as_tuple=True)
+    token = column[:, None] * page + torch.arange(page, device=kv.device)
+    unused[block_table[sequence, column].long()] = token >= seq_lens.long()[sequence][:, None]
+    return unused
 
 
 def reference(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:

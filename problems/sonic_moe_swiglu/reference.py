@@ -13,13 +13,18 @@ from torch import Tensor
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 """x (T, H) bf16, tok (R) int32, off (E + 1) int32, W (E, 2 I, H) bf16."""
 
+HARD = 8
+"""One expert in so many is hard."""
+
 
 def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public", device: str = "cpu") -> Inputs:
     """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
     if input_class != "public":
         raise ValueError(f"unknown input class {input_class!r} (known: public)")
     places, values = generators(seed, device)
-    return build(shape, *grouped(choose(shape, shape["E_act"], places), shape["E"]), values)
+    tok, off = grouped(choose(shape, shape["E_act"], places), shape["E"])
+    x, tok, off, W = build(shape, tok, off, values)
+    return harden(x, tok, off, W, places)
 
 
 def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator]:
@@ -63,6 +68,28 @@ def build(shape: Mapping[str, int], tok: Tensor, off: Tensor, values: torch.Gene
     x.mul_(math.sqrt(H / (H + 99 * outliers.shape[1])))
     W = torch.randn(E, 2 * I, H, device=values.device, generator=values).mul_(H**-0.5)
     return x.bfloat16(), tok, off, W.bfloat16()
+
+
+def harden(x: Tensor, tok: Tensor, off: Tensor, W: Tensor, places: torch.Generator) -> Inputs:
+    """The same inputs with cases as hard as the stress classes, so that no test tells those from timed inputs."""
+    device, E, I = x.device, len(W), W.shape[1] // 2  # noqa: E741
+    first = torch.randint(32, (2,), generator=places, device=device)
+    # Of some odd tokens the rows go to the even one before, which so may come twice to an expert.
+    token = torch.arange(len(x), device=device)
+    gone = token % 64 == 2 * first[0] + 1
+    tok = torch.where(gone[tok.long()], tok - 1, tok)
+    x.masked_fill_(gone[:, None], torch.nan)
+    W.masked_fill_((off[1:] == off[:-1])[:, None, None], torch.nan)
+    # Every eighth expert has its rows in any order, and gates 256 times as large, up to 1000 or so. What they let through is as
+    # much smaller, exactly, since 256 is a power of two: else these experts' rows would be all that counts.
+    chosen = (torch.arange(E, device=device) + first[1]) % HARD == 0
+    W[:, :I].mul_(torch.where(chosen, 256.0, 1.0)[:, None, None].to(W.dtype))
+    W[:, I:].mul_(torch.where(chosen, 1 / 256, 1.0)[:, None, None].to(W.dtype))
+    row = torch.arange(len(tok), device=device)
+    expert = torch.searchsorted(off[1:].contiguous(), row.int(), right=True)
+    mixed = torch.rand(len(tok), generator=places, dtype=torch.float64, device=device)
+    place = torch.where(chosen[expert], mixed, row / len(tok))
+    return x, tok[(expert + place).argsort()], off, W
 
 
 def reference(x: Tensor, tok: Tensor, off: Tensor, W: Tensor) -> Tensor:

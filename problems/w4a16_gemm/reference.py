@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 """x (M, K) bf16, qw (N, K / 2) uint8, s (N, K / G) bf16, z (N, K / G) uint8."""
+
+OF_WEIGHTS = ("uniform_zeros", "extreme_zeros", "wide_scales", "all_fifteen", "zero_scales")
+OF_ACTIVATIONS = ("one_hot", "scattered", "all_fifteen")
+"""Stress classes of rows of weights and of rows of x."""
+LOUDER = {"scattered": 3.2, "all_fifteen": 4.0}
+"""How much larger than other rows of y those of these classes would be."""
+HARD = 8
+"""One row in so many is as hard as the stress classes: no test tells these from timed inputs."""
 
 CODE_STD = 4.6
 """Standard deviation of a uniform code from 0 to 15: with scales around K**-0.5 / 4.6 a row of weights has a norm of about 1."""
@@ -26,7 +35,25 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public"
     """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
     if input_class != "public":
         raise ValueError(f"unknown input class {input_class!r} (known: public)")
-    return build(shape, *generators(seed, device))
+    codes, values = generators(seed, device)
+    of_activations, of_weights = hard(shape["M"], OF_ACTIVATIONS, codes), hard(shape["N"], OF_WEIGHTS, codes)
+    x, qw, s, z = build(shape, codes, values)
+    for name, rows in of_activations.items():
+        hardened = stress_activations(name, x[rows], codes, values)
+        # Of the size of the other rows: else these would be most of what counts.
+        x[rows] = hardened / LOUDER.get(name, 1)
+    for name, rows in of_weights.items():
+        usual = s[rows].float().pow(2).mean(1, keepdim=True).sqrt()
+        qw[rows], hardened, z[rows] = stress_weights(name, qw[rows], s[rows], z[rows], codes, values)
+        match name:
+            case "wide_scales":
+                # The rows keep their size beside the others: else their columns of y would be all that counts.
+                hardened = (hardened.float() * (usual / hardened.float().pow(2).mean(1, keepdim=True).sqrt())).bfloat16()
+            case "all_fifteen":
+                # These sums are up to K**0.5 times as large as others where x has one sign.
+                hardened = hardened / 8
+        s[rows] = hardened
+    return x, qw, s, z
 
 
 def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator]:
@@ -52,6 +79,52 @@ def build(shape: Mapping[str, int], codes: torch.Generator, values: torch.Genera
     size = torch.randn(M, K, generator=values, device=device).mul_(SPREAD).sub_(SPREAD**2).exp_()
     x = torch.randn(M, K, generator=values, device=device).mul_(size).mul_(torch.where(large, LARGE, 1.0)).bfloat16()
     return x, qw, s, z
+
+
+def hard(rows: int, classes: Sequence[str], places: torch.Generator) -> dict[str, slice]:
+    """The rows of each class: every eighth is hard, beginning with a random one, and those take the classes in turn."""
+    first = int(torch.randint(HARD * len(classes), (1,), generator=places, device=places.device))
+    at = range(first % HARD, rows, HARD)
+    turns = {name: at[(number - first // HARD) % len(classes) :: len(classes)] for number, name in enumerate(classes)}
+    return {name: slice(each.start, each.stop, each.step) for name, each in turns.items() if each}
+
+
+def stress_activations(input_class: str, x: Tensor, codes: torch.Generator, values: torch.Generator) -> Tensor:
+    """Rows of x as a stress class has them."""
+    M, K = x.shape
+    match input_class:
+        case "one_hot":
+            channel = torch.randint(0, K, (M, 1), generator=codes, device=x.device)
+            return torch.zeros_like(x).scatter_(1, channel, 1.0)
+        case "scattered":
+            # As many large values as in public inputs, but in no channel more than in others.
+            large = torch.rand(M, K, generator=codes, device=x.device) < 1 / 97
+            return (torch.randn(M, K, generator=values, device=x.device) * torch.where(large, 30.0, 1.0)).bfloat16()
+    # With codes of 15 all weights have one sign, and so has x: a sum that cancels would ask more than the tolerance means.
+    return x.abs()
+
+
+def stress_weights(
+    input_class: str, qw: Tensor, s: Tensor, z: Tensor, codes: torch.Generator, values: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows of weights as a stress class has them."""
+    device = s.device
+    match input_class:
+        case "uniform_zeros":
+            z = torch.randint(0, 16, z.shape, generator=codes, dtype=torch.uint8, device=device)
+        case "extreme_zeros":
+            z = 15 * torch.randint(0, 2, z.shape, generator=codes, dtype=torch.uint8, device=device)
+        case "wide_scales":
+            factor = torch.rand(s.shape, generator=values, device=device).mul_(math.log(1e4)).add_(math.log(1e-2)).exp_()
+            s = (s.float() * factor).bfloat16()
+        case "all_fifteen":
+            qw = torch.full_like(qw, 0xFF)
+        case "zero_scales":
+            # A random group of every row, and of every eighth row all groups: those outputs are exactly zero.
+            group = torch.randint(0, s.shape[1], (len(s), 1), generator=codes, device=device)
+            s = s.scatter(1, group, 0.0)
+            s[::8] = 0
+    return qw, s, z
 
 
 def reference(x: Tensor, qw: Tensor, s: Tensor, z: Tensor) -> Tensor:

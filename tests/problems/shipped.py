@@ -86,6 +86,14 @@ class Shipped:
         return {stem: self.solution(stem) for stem in ("oracle", "naive")}
 
 
+def usual(rows: int, classes: Mapping[str, slice]) -> torch.Tensor:
+    """(rows) bool: True for the rows of a public set that are of no stress class."""
+    found = torch.ones(rows, dtype=torch.bool)
+    for hard in classes.values():
+        found[hard] = False
+    return found
+
+
 def verdict_of(path: Path) -> str:
     """The verdict on a solution's first line."""
     return path.read_text().partition("\n")[0].removeprefix("# verdict: ")

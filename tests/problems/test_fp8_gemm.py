@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from in_triton import ran  # noqa: E402
-from shipped import SEEDS, Shipped, words  # noqa: E402
+from shipped import SEEDS, Shipped, usual, words  # noqa: E402
 
 from arena import catalog  # noqa: E402
 from arena.judge import forbidden, problem_code  # noqa: E402
@@ -34,7 +34,12 @@ def test_the_facts_that_the_prompt_states_hold_in_every_class(input_class, seed)
 
 def test_public_values_are_as_the_prompt_says():
     x, w, sx, sw = make(PUBLIC[1], 3)
-    for values, scale, size in ((x, sx, 1.0), (w, sw, 0.02)):
+    names = REFERENCE.STRESS, REFERENCE.OF_WEIGHTS
+    for values, scale, size, classes, each in zip(
+        (x, w), (sx, sw), (1.0, 0.02), names, REFERENCE.generators(3, "cpu"), strict=True
+    ):
+        kept = usual(len(values), REFERENCE.hard(len(values), classes, each))
+        values, scale = values.view(torch.uint8)[kept].view(values.dtype), scale[kept]
         assert (values.float().abs().amax(1) == 448).all()
         rows = (values.double() * scale).pow(2).mean(1).sqrt() / size
         assert 0.8 < rows.log().std() < 1.2 and -0.25 < rows.log().mean() < 0.25
@@ -216,8 +221,8 @@ def test_products_in_bf16_pass_as_well(input_class):
         assert IT.within(found, 0.75), (shape, found)
 
 
-SUBTLE = {"wrong_subnormals_are_zero": "subnormal", "wrong_fp16_sums_scaled": "largest"}
-"""Right on public inputs, wrong on that class."""
+SUBTLE = {"wrong_fp16_sums_scaled": "largest"}
+"""Wrong on that class, and on public inputs where rows of that class meet."""
 SIZES = {"wrong_whole_blocks": PUBLIC[1:2], "wrong_whole_tiles": PUBLIC[1:2]}
 """Wrong where something is left over."""
 
@@ -228,12 +233,6 @@ def test_wrong_solutions_fail_where_they_should(stem):
     for shape in SIZES.get(stem, PUBLIC):
         inputs = make(shape, 3, SUBTLE.get(stem, "public"))
         assert not IT.accepts(wrong(*inputs), inputs), shape
-
-
-@pytest.mark.parametrize("stem", SUBTLE)
-def test_subtle_faults_show_only_in_their_input_class(stem):
-    inputs = make(PUBLIC[1], 1)
-    assert IT.accepts(solution(stem)(*inputs), inputs)
 
 
 def test_the_cheat_fails_once_its_buffers_get_new_weights():

@@ -1,5 +1,5 @@
 """The problem `kda_cutlass`: what its inputs hold, its reference, its tolerance, and where its solutions fail."""
-# ruff: noqa: N803, N806  the sizes and states keep the names that the problem gives them
+# ruff: noqa: N806  the sizes and states keep the names that the problem gives them
 
 import itertools
 import math
@@ -16,6 +16,7 @@ IT = Shipped("kda_cutlass")
 FACTS, REFERENCE, HIDDEN = IT.facts, IT.reference, IT.hidden
 PUBLIC, SHAPES, INPUT_CLASSES = IT.public, IT.shapes, IT.input_classes
 make, solution = IT.make, IT.solution
+(LONG,) = (shape for shape in SHAPES if shape["T"] > 2048)
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +50,38 @@ def test_the_facts_that_the_prompt_states_hold_in_every_class(shape, input_class
 
 
 def test_public_inputs_exercise_the_operator(drawn):
-    (_, k, v, g, beta, S0), (o, S_T) = drawn(PUBLIC[0], "public", 1)
-    assert 0.02 < o.pow(2).mean().sqrt() < 0.05
+    (_, _, v, _, beta, _), (o, S_T) = drawn(PUBLIC[0], "public", 1)
+    norms = o.norm(dim=-1).mean((0, 1))  # of each head
+    assert 0.1 < norms.min() < norms.max() < 1
     assert 0.2 < S_T.pow(2).mean().sqrt() < 0.5
-    assert 0.9 < v.double().std() < 1.1 and 0.45 < S0.std() < 0.55
-    assert beta.min() > 0 and beta.max() < 1
-    rates = -g.mean(1)[0] / 0.806  # the mean of softplus(N)
-    assert rates.min() < 2e-3 and rates.max() > 0.5 and rates.max() < 1.2
-    assert (k[0, 0, 0].double() @ k[0, 1, 0].double()).abs() < 0.5
+    assert 0.9 < v.double().std() < 1.1
+    assert beta.min() > 0
+
+
+@pytest.mark.parametrize("shape", [*PUBLIC, LONG], ids=words)
+def test_heads_of_every_kind_are_in_every_timed_set(shape):
+    for seed in SEEDS:
+        _, k, _, g, beta, S0 = make(shape, seed)
+        rates = -g.double().mean((0, 1)) / 0.806  # (H, D); 0.806 is the mean of softplus(N)
+        remembers = rates.amax(1) < 1.2e-4
+        forgets = rates.amax(1) > 1.2
+        empty = ~S0.any(-1).any(-1)[0]
+        alike = torch.einsum("bthd,bshd->hts", k.double(), k.double()).mean((1, 2)) > 0.3 * len(k)
+        assert remembers.any() and forgets.any() and alike.any()
+        assert (empty == forgets).all()
+        assert beta[:, :, remembers].max() < 0.05
+        assert beta[:, :, forgets].min() > 0.9
+        assert not (remembers & forgets | remembers & alike | forgets & alike).any()
+
+
+def test_the_first_state_shapes_the_last_outputs():
+    # What a segment would have to know: with another first state a head's last outputs differ by far more than the tolerance.
+    *tokens, S0 = make(LONG, 1)
+    o, _ = REFERENCE.reference(*tokens, S0)
+    other, _ = REFERENCE.reference(*tokens, torch.randn(S0.shape, generator=torch.Generator().manual_seed(1)) * 0.5)
+    last = o[:, -64:].transpose(1, 2).flatten(2), other[:, -64:].transpose(1, 2).flatten(2)
+    moved = (last[1] - last[0]).norm(dim=-1) / last[0].norm(dim=-1)
+    assert moved.max() > 0.5
 
 
 # ------------------------------------------------------------------ hidden input classes
@@ -179,22 +204,19 @@ def test_an_input_as_an_answer_is_rejected_at_any_scale(drawn, shape):
             assert not IT.accepts(outs(answer), inputs, (o, S_T))
 
 
-SUBTLE = {
-    "wrong_factored_decay": {"strong_decay"},
-    "wrong_second_order_inverse": {"weak_decay", "no_decay", "correlated_keys", "beta_near_one"},
-}
-"""Right, or nearly so, on the other classes of inputs."""
 RIGHT_VALUES = {"wrong_state_in_place"}
+LATE = {"wrong_warm_up_cpu", "wrong_bf16_state_cpu"}
+"""Right on short sequences."""
 
 
 @pytest.mark.parametrize("stem", [stem for stem in IT.wrong if stem not in RIGHT_VALUES])
 def test_wrong_solutions_fail_where_they_should(drawn, stem):
     wrong = solution(stem)
     # The first shape is four whole chunks.
-    for shape, seed in itertools.product(PUBLIC[1:] if stem == "wrong_whole_chunks" else PUBLIC, SEEDS):
-        for input_class in SUBTLE.get(stem, {"public"}):
-            inputs, refs = drawn(shape, input_class, seed)
-            assert not IT.accepts(wrong(*inputs), inputs, refs), (input_class, shape, seed)
+    shapes = [LONG] if stem in LATE else PUBLIC[1:] if stem == "wrong_whole_chunks" else PUBLIC
+    for shape, seed in itertools.product(shapes, SEEDS):
+        inputs, refs = drawn(shape, "public", seed)
+        assert not IT.accepts(wrong(*inputs), inputs, refs), (shape, seed)
 
 
 def test_subtle_faults_show_only_in_their_input_class(drawn):
@@ -211,44 +233,34 @@ def test_the_state_in_place_is_right_but_changes_an_input():
     assert not torch.equal(inputs[5], kept)
 
 
-def low(x):
-    return x.bfloat16().float()
-
-
-def on_tensor_cores(q, k, v, g, beta, S0):
-    """Chunks of 64 tokens with every operand of a product rounded to bf16, the state and what has been solved for included."""
-    o, S, scale = torch.empty_like(v), S0, q.shape[-1] ** -0.5
-    for t in range(0, q.shape[1], 64):
-        Q, K, V, steps, weight = (x[:, t : t + 64].transpose(1, 2).float() for x in (q, k, v, g, beta))
-        G = steps.cumsum(-2)
-        decay = (G[..., :, None, :] - G[..., None, :, :]).clamp_max(0).exp()
-        known, seen = (torch.einsum("...id,...ijd,...jd->...ij", x, decay, K) for x in (K, Q * scale))
-        A = (known * weight[..., None, :]).tril(-1)
-        X = torch.linalg.solve_triangular(A, torch.eye(A.shape[-1]).expand_as(A), upper=False, unitriangular=True)
-        X = low(weight[..., None] * X)
-        u = low(low(X @ low(V)) - low(X @ low(K * G.exp())) @ low(S))
-        o[:, t : t + 64] = (low(Q * scale * G.exp()) @ low(S) + low(seen.tril()) @ u).transpose(1, 2)
-        S = S * G[..., -1, :, None].exp() + low(K * (G[..., -1:, :] - G).exp()).transpose(-1, -2) @ u
-    return o, S
+CHUNKS = solution("honest_chunks_cpu")
+"""Every operand of a product in bf16, and the state in fp32: the arithmetic of oracle_gpu."""
 
 
 @pytest.mark.parametrize("input_class", INPUT_CLASSES)
-def test_bf16_operands_pass_every_input_class(drawn, input_class):
-    # Eight roundings in a row cannot lie within a third of a tolerance that rejects a cut inverse and fp8: measured over thirty
-    # seeds they reach 5.0e-3 of 8e-3, 9.4e-3 of 1.5e-2 and 2.4e-2 of 6e-2, the state's rows most, with keys that are alike.
-    for shape, seed in itertools.product(SHAPES, SEEDS):
+def test_bf16_operands_take_half_of_the_tolerance(drawn, input_class):
+    for shape, seed in [*itertools.product(PUBLIC, SEEDS), *((shape, SEEDS[0]) for shape in SHAPES if shape not in PUBLIC)]:
         inputs, refs = drawn(shape, input_class, seed)
-        found = IT.errors(on_tensor_cores(*inputs), inputs, refs)
-        assert IT.within(found, 0.75), (shape, seed, found)
+        found = IT.errors(CHUNKS(*inputs), inputs, refs)
+        assert IT.within(found, 0.5), (shape, seed, found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("input_class", ["public", "beta_near_zero"])
 def test_bf16_operands_pass_on_long_sequences(input_class):
-    # The worst of very many rows counts. With betas that spread by a factor of a hundred it reached 2.4e-2 of 1.5e-2.
-    inputs = make({"B": 1, "T": 32768, "H": 8, "D": 128}, 0, input_class)
-    found = IT.errors(on_tensor_cores(*inputs), inputs)
-    assert IT.within(found, 0.75), found
+    # The worst of very many rows counts. With betas that spread by a factor of a hundred it reached 2.4e-2 of 2e-2.
+    inputs = make({"B": 1, "T": 32768, "H": 4, "D": 128}, 0, input_class)
+    found = IT.errors(CHUNKS(*inputs), inputs)
+    assert IT.within(found, 0.6), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_a_state_in_bf16_is_rejected_from_4096_tokens_on(seed):
+    kept = solution("wrong_bf16_state_cpu")
+    for length, least in ((4096, 1.04), (8192, 1.4)):
+        inputs = make(LONG | {"T": length}, seed)
+        assert not IT.within(IT.errors(kept(*inputs), inputs), least), (seed, length)
 
 
 # ------------------------------------------------------------------ the solutions' own form

@@ -22,7 +22,8 @@ make, solution = IT.make, IT.solution
 def test_lengths_share_the_tokens_and_the_table_maps_them(shape, seed):
     _, kv, table, lengths = make(shape, seed)
     assert lengths.sum() == shape["B"] * shape["mean_len"]
-    assert lengths.min() == (1 if shape["B"] > 1 else shape["mean_len"])
+    short = {1, shape["page"], shape["page"] + 1} & set(lengths.tolist())
+    assert len(short) >= min(3, shape["B"] // 2)
     pages = []
     for row, length in zip(table.tolist(), lengths.tolist(), strict=True):
         used = math.ceil(length / shape["page"])
@@ -31,7 +32,7 @@ def test_lengths_share_the_tokens_and_the_table_maps_them(shape, seed):
     assert len(set(pages)) == len(pages)
     assert min(pages) >= 0 and max(pages) < kv.shape[0]
     assert pages != sorted(pages)
-    assert kv.isfinite().all()
+    assert int(kv.isfinite().sum()) == int(lengths.sum()) * 2 * shape["Hkv"] * shape["D"]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
@@ -83,7 +84,7 @@ def test_unused_nan_does_not_reach_the_reference(shape):
 def test_padding_is_wide_and_a_wrapped_index_meets_nan():
     _, kv, table, _ = make(PUBLIC[0], 3, "padding")
     assert (table[:, table.shape[1] // 4 :] == -1).all()
-    assert kv[-1].isnan().all() and kv[:-1].isfinite().all()
+    assert kv[-1].isnan().all()
     assert table.max() < kv.shape[0] - 1
 
 
@@ -135,16 +136,14 @@ def test_every_shape_has_whole_groups_of_heads():
 # ------------------------------------------------------------------ the tolerance
 
 
-WRONG_ONLY_IN = {"wrong_nan_times_zero": {"nan_unused", "padding"}, "wrong_no_max": {"large_scores"}}
+WRONG_IN = {"wrong_no_max": "large_scores"}
+"""The others, in `public`. Of that class one query in eight is there, which may have few tokens."""
 
 
 @pytest.mark.parametrize("stem", IT.wrong)
 def test_wrong_solutions_fail_where_they_should(stem):
     wrong = solution(stem)
-    only_in = WRONG_ONLY_IN.get(stem)
-    for input_class in INPUT_CLASSES if only_in else ("public",):
-        for shape in PUBLIC:
-            for seed in SEEDS:
-                inputs = make(shape, seed, input_class)
-                passes = IT.accepts(wrong(*inputs), inputs)
-                assert passes == (only_in is not None and input_class not in only_in), (input_class, shape, seed)
+    for shape in PUBLIC:
+        for seed in SEEDS:
+            inputs = make(shape, seed, WRONG_IN.get(stem, "public"))
+            assert not IT.accepts(wrong(*inputs), inputs), (shape, seed)

@@ -53,7 +53,7 @@ def inside(
     weight = tl.load(beta + token, mask=live, other=0.0).to(tl.float32)
 
     # 2^(G_i - G_j) as 2^(G_i - M) 2^(M - G_j) with M in the middle of the chunk. Entries above the diagonal may overflow and
-    # are not used. Where decay is too steep for that, in stress inputs alone, one column of pairs after another.
+    # are not used. Where decay is too steep for that, in a quarter of the heads, one column of pairs after another.
     middle = tl.sum(tl.where(row[:, None] == C // 2, G, 0.0), 0)
     slope = G - middle[None, :]
     known = tl.zeros([C, C], tl.float32)

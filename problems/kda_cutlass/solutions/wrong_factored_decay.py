@@ -1,5 +1,5 @@
 # verdict: incorrect
-# Right on ordinary inputs, but splits exp(G_i - G_j) into exp(G_i) exp(-G_j): strong decay overflows.
+# Splits exp(G_i - G_j) into exp(G_i) exp(-G_j): strong decay overflows.
 
 import torch
 from torch import Tensor

@@ -1,5 +1,5 @@
 # verdict: incorrect
-# Nearly right on ordinary inputs, but takes I - A + A A for the inverse of I + A, whose powers may grow.
+# Takes I - A + A A for the inverse of I + A, whose powers may grow.
 
 import torch
 from torch import Tensor
