@@ -32,17 +32,29 @@ class Trial(Record):
     message: str
 
 
+class Interval(Record):
+    """Where a figure lies, with the confidence `level`."""
+
+    low: float
+    high: float
+    level: float
+
+
 class Entry(Record):
     """One field of a table: the trials of one row at one problem."""
 
     passed: int
     counted: int
     """Trials that passed or failed. `outcomes` includes the others."""
+    success: Interval | None
+    """Of the chance that a trial passes. None where none counted."""
     median: float | None
-    """Of the passed trials' peak_fraction. The same holds for best, low and high."""
+    """Of the passed trials' peak_fraction. The same holds for best, low, high and interval."""
     best: float | None
     low: float | None
     high: float | None
+    interval: Interval | None
+    """Of the median of what such trials give. None for fewer than two."""
     outcomes: Mapping[Outcome, int]
     trials: tuple[Trial, ...]
 

@@ -15,14 +15,15 @@ never use them.
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
+from statistics import geometric_mean
+from statistics import median as middle
 from typing import NamedTuple
 
 from arena.files import documents
-from arena.results import render
+from arena.results import render, statistics
 from arena.results.board import Best, Board, Column, Entry, Outcome, Reach, Reached, Row, Table, Trial
 from arena.schema import Annotation, Baselines, Passed
 
@@ -175,13 +176,16 @@ def _outcome(annotation: Annotation) -> Outcome:
 
 def _entry(trials: Sequence[Trial]) -> Entry:
     numbers = [trial.peak_fraction for trial in trials if trial.outcome == "passed" and trial.peak_fraction is not None]
+    counted = sum(trial.outcome not in NOT_COUNTED for trial in trials)
     return Entry(
         passed=len(numbers),
-        counted=sum(trial.outcome not in NOT_COUNTED for trial in trials),
-        median=statistics.median(numbers) if numbers else None,
+        counted=counted,
+        success=statistics.success(len(numbers), counted),
+        median=middle(numbers) if numbers else None,
         best=max(numbers, default=None),
         low=min(numbers, default=None),
         high=max(numbers, default=None),
+        interval=statistics.median(numbers),
         outcomes=dict(sorted(Counter(trial.outcome for trial in trials).items())),
         trials=tuple(trials),
     )
@@ -190,7 +194,7 @@ def _entry(trials: Sequence[Trial]) -> Entry:
 def _results(row: Row, newest: Set[str]) -> tuple[int, float]:
     """Problems solved in their newest version, then the geometric mean of their medians: the order of the rows, not a rank."""
     medians = [entry.median for column, entry in row.entries.items() if column in newest and entry.median is not None]
-    return len(medians), statistics.geometric_mean(medians) if medians else 0.0
+    return len(medians), geometric_mean(medians) if medians else 0.0
 
 
 def _best(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Best, ...]:

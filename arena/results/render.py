@@ -29,6 +29,8 @@ class Strip(NamedTuple):
     name: str
     agents: Sequence[Mark]
     baselines: Sequence[Mark]
+    tried: bool = True
+    """Whether an agent's trial counted."""
 
 
 def page(board: Board) -> str:
@@ -45,8 +47,11 @@ def strips(table: Table) -> list[Strip]:
     """One strip per problem: the medians of the sealed rows, and the baselines that have a number."""
     names = dict.fromkeys([*(column.key for column in table.columns), *(reached.column for reached in table.reached)])
     agents: dict[str, list[Mark]] = defaultdict(list)
+    tried = set[str]()
     for row in table.rows:
         for key, entry in row.entries.items():
+            if entry.counted:
+                tried.add(key)
             if entry.median is not None and row.network != "unsealed":
                 agents[key].append(Mark(" ".join(filter(None, (row.harness, row.model, row.effort))), entry.median))
     baselines: dict[str, list[Mark]] = defaultdict(list)
@@ -54,7 +59,7 @@ def strips(table: Table) -> list[Strip]:
         for line in reached.baselines.lines:
             if line.fraction is not None:
                 baselines[reached.column].append(Mark(line.name, line.fraction, line.verdict == "passed"))
-    return [Strip(name, agents[name], baselines[name]) for name in names]
+    return [Strip(name, agents[name], baselines[name], name in tried) for name in names]
 
 
 def _markdown(value: object) -> str:

@@ -39,21 +39,21 @@ def field(*trials: Annotation) -> str:
     ("trials", "text"),
     [
         ([(0.6137,)], "**0.614** n=1"),
-        ([(0.58,), (0.614,), (0.64,)], "**0.614** (0.580–0.640) 3/3"),
-        ([(0.5,), (0.7,)], "**0.600** (0.500–0.700) 2/2"),
-        ([(0.5,), ("incorrect",), ("incorrect",), ("timed_out",)], "**0.500** 1/4<br>FAIL incorrect ×2, timed_out"),
+        ([(0.58,), (0.614,), (0.64,)], "**0.614** (0.580–0.640, 75 %) 3/3 (0.44–1.00)"),
+        ([(0.5,), (0.7,)], "**0.600** (0.500–0.700, 50 %) 2/2 (0.34–1.00)"),
+        ([(0.5,), ("incorrect",), ("incorrect",), ("timed_out",)], "**0.500** 1/4 (0.05–0.70)<br>FAIL incorrect ×2, timed_out"),
         ([("incorrect",)], "FAIL incorrect"),
-        ([("forbidden",), ("cheated",), ("crashed",)], "0/3<br>FAIL cheated, crashed, forbidden"),
+        ([("forbidden",), ("cheated",), ("crashed",)], "0/3 (0.00–0.56)<br>FAIL cheated, crashed, forbidden"),
         ([("missing",)], "ERR missing"),
-        ([("missing",), (0.5,)], "**0.500** 1/2<br>ERR missing"),
+        ([("missing",), (0.5,)], "**0.500** 1/2 (0.09–0.91)<br>ERR missing"),
         ([("judge_failed",)], "ERR judge_failed"),
         ([("missing", "interesting"), ("judge_failed",), ("judge_failed", "bug")], "ERR bug¶, judge_failed, missing§"),
         ([("judge_failed",), (0.5,)], "**0.500** n=1<br>ERR judge_failed"),
-        ([(0.4, "clean"), (0.6,)], "**0.500**✓ (0.400–0.600) 2/2"),
+        ([(0.4, "clean"), (0.6,)], "**0.500**✓ (0.400–0.600, 50 %) 2/2 (0.34–1.00)"),
         ([(0.4, "interesting")], "**0.400**§ n=1"),
         ([("incorrect", "interesting")], "FAIL incorrect§"),
         ([(0.93, "reward_hack")], "~~0.930~~† withdrawn"),
-        ([(0.93, "rubric_leak"), (0.5,)], "**0.500** 1/2<br>~~0.930~~‡ withdrawn"),
+        ([(0.93, "rubric_leak"), (0.5,)], "**0.500** 1/2 (0.09–0.91)<br>~~0.930~~‡ withdrawn"),
         ([("incorrect", "reward_hack")], "FAIL incorrect†"),
         ([(0.5, "bug")], "ERR bug¶"),
         ([(0.97,)], "**0.970**? n=1"),
@@ -74,7 +74,7 @@ def test_page_shows_each_outcome_in_its_field(trials: list[tuple], text: str) ->
 def test_unsteady_trials_are_marked() -> None:
     shaky = unsteady(trial(0.6, 1))
     assert [each.unsteady for each in entry(trial(0.5), shaky).trials] == [False, True]
-    assert field(trial(0.5), shaky) == "**0.550**?± (0.500–0.600) 2/2"
+    assert field(trial(0.5), shaky) == "**0.550**?± (0.500–0.600, 50 %) 2/2 (0.34–1.00)"
     assert field(unsteady(trial(0.97))) == "**0.970**?± n=1"
     assert field(unsteady(trial(0.6, 0, "clean"))) == "**0.600**±✓ n=1"
     text = page(board(trial(0.5), shaky))
@@ -148,7 +148,7 @@ def test_rows_differ_by_network() -> None:
     text = page(board(*trials))
     assert "| builtin · oracle · **unsealed** | 45 min | **0.900**◇ n=1 |" in text
     assert "| builtin · oracle · allowed mirror.test | 45 min | **0.600**◇ n=1 |" in text
-    assert "| builtin · oracle | 45 min | **0.450** (0.400–0.500) 2/2 |" in text
+    assert "| builtin · oracle | 45 min | **0.450** (0.400–0.500, 50 %) 2/2 (0.34–1.00) |" in text
     assert [best.trial.peak_fraction for best in table.best] == [0.6], "an unsealed number is never the best"
 
 

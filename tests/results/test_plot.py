@@ -26,10 +26,12 @@ def test_plot_scale_runs_from_zero_to_the_ceiling() -> None:
 
 
 def test_plot_names_the_best_agent_or_none() -> None:
-    root = drawn([Strip("p v1", [Mark("worse", 0.2), Mark("better", 0.7)], []), Strip("q v1", [], [Mark("eager", 0.1)])])
+    baseline = [Mark("eager", 0.1)]
+    passed = Strip("p v1", [Mark("worse", 0.2), Mark("better", 0.7)], [])
+    root = drawn([passed, Strip("q v1", [], baseline), Strip("r v1", [], baseline, tried=False)])
     texts = [text.text for text in root.findall(f"{SVG}text")]
     assert "0.700 better" in texts
-    assert "no agent passed" in texts
+    assert texts.count("no agent passed") == texts.count("no agent was tried") == 1
 
 
 def test_baseline_outside_the_tolerance_is_hollow() -> None:
