@@ -52,7 +52,8 @@ def summary() -> str:
     return (
         f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, `--patience {PATIENCE_S}s`, `--budget {BUDGET_S}s` "
         f"({', '.join(f'{failure} {seconds}s' for failure, seconds in BUDGETS_S.items())}). Each cell: how the session ended, "
-        "the exit code of the CLI, seconds until arena knew, requests that reached the provider.\n\n"
+        "the exit code of the CLI, seconds until the session ended, requests that reached the provider, arena's own among "
+        "them.\n\n"
     )
 
 

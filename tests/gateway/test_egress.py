@@ -269,6 +269,15 @@ def test_ten_megabytes_pass_each_way_unchanged(tmp_path: Path) -> None:
     assert (line["up_bytes"], line["down_bytes"]) == (len(ours) + 7, len(theirs))
 
 
+def test_bytes_behind_the_request_pass_first(tmp_path: Path) -> None:
+    with upstream(echo) as port, proxy(tmp_path, f"good.example:{port}") as made, made.connect() as link:
+        link.sendall(CONNECT % f"good.example:{port}".encode() + b"early ")
+        assert link.recv(len(ESTABLISHED), socket.MSG_WAITALL) == ESTABLISHED
+        link.sendall(b"late")
+        link.shutdown(socket.SHUT_WR)
+        assert rest(link) == b"early late"
+
+
 def test_half_closed_streams_stay_half_open(tmp_path: Path) -> None:
     heard: list[bytes] = []
 
@@ -282,6 +291,9 @@ def test_half_closed_streams_stay_half_open(tmp_path: Path) -> None:
             assert rest(link) == b"first"
             link.sendall(b"later" * 50_000)
         made.lines(1)
+        give_up = time.monotonic() + 10
+        while not heard and time.monotonic() < give_up:
+            time.sleep(0.01)
     assert heard == [b"later" * 50_000]
 
 

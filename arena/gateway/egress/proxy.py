@@ -24,6 +24,7 @@ HEAD_BYTES = 1 << 13
 HEAD_S = 5.0
 CONNECT_S = 15.0
 CHUNK_BYTES = 1 << 16
+"""The most that one direction of a tunnel holds. asyncio's streams read 256 KiB at once and keep them beside what they write."""
 ERROR_CHARS = 300
 """Of an unexpected error, kept in the session's record."""
 REASONS = {200: "Connection established", 400: "Bad Request", 403: "Forbidden", 405: "Method Not Allowed", 502: "Bad Gateway"}
@@ -118,24 +119,24 @@ class _Proxy:
         """Serve one connection, from its request to its log line."""
         began_s = time.monotonic()
         entry = LogEntry(datetime.now(UTC).isoformat(timespec="milliseconds"))
-        reader, writer = await asyncio.open_connection(sock=client, limit=HEAD_BYTES)
-        writer.transport.set_write_buffer_limits(0)  # `drain` then means that the kernel has it all
+        client.setblocking(False)
         try:
-            await self.answer(entry, reader, writer)
+            await self.answer(entry, client)
         except asyncio.CancelledError:
             entry.reason = "the session ended"
             raise
         except OSError as error:  # the client is gone, or one side was reset
             entry.reason = entry.reason or f"broken off: {error.strerror or error}"
         finally:
-            writer.transport.abort()
             entry.seconds = round(time.monotonic() - began_s, 3)
             self.log.add(entry)
 
-    async def answer(self, entry: LogEntry, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(self, entry: LogEntry, client: socket.socket) -> None:
         """Serve a request, or answer why not."""
+        loop = asyncio.get_running_loop()
         try:
-            target = parse_request(await _head(reader))
+            head, early = await _head(client)
+            target = parse_request(head)
             entry.host, entry.port = target
             check_allowed(target, self.rules)
             upstream = await self.connect(target, entry)
@@ -144,18 +145,17 @@ class _Proxy:
             if refusal.target:
                 entry.host, entry.port = refusal.target
             body = f"{refusal.reason}\n".encode()
-            head = f"Content-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
-            writer.write(f"HTTP/1.1 {refusal.status} {REASONS[refusal.status]}\r\n{head}\r\n".encode() + body)
-            await writer.drain()
+            fields = f"Content-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+            await loop.sock_sendall(
+                client, f"HTTP/1.1 {refusal.status} {REASONS[refusal.status]}\r\n{fields}\r\n".encode() + body
+            )
             return
         entry.verdict, entry.status = "allowed", 200
-        try:
-            writer.write(f"HTTP/1.1 200 {REASONS[200]}\r\n\r\n".encode())
-            await _tunnel(entry, reader, writer, *upstream)
-        finally:
-            upstream[1].transport.abort()
+        with upstream:
+            await loop.sock_sendall(client, f"HTTP/1.1 200 {REASONS[200]}\r\n\r\n".encode())
+            await _tunnel(entry, early, client, upstream)
 
-    async def connect(self, target: Target, entry: LogEntry) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self, target: Target, entry: LogEntry) -> socket.socket:
         """Connect to a checked address, without a second lookup of the name. Refusal 403 or 502."""
         reason = "no address"
         try:
@@ -164,7 +164,7 @@ class _Proxy:
                 for address in found:
                     entry.address = address
                     try:
-                        return await asyncio.open_connection(address, target.port)
+                        return await _connected(address, target.port)
                     except OSError as error:
                         reason = error.strerror or str(error)
         except TimeoutError:
@@ -175,27 +175,37 @@ class _Proxy:
         raise Refusal(502, f"cannot reach {target.host}:{target.port}: {reason}")
 
 
-async def _head(reader: asyncio.StreamReader) -> bytes:
-    """Everything before the empty line. Refusal 400."""
+async def _connected(address: str, port: int) -> socket.socket:
+    """A connection to that address, which needs no lookup. OSError."""
+    link = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    try:
+        link.setblocking(False)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(link, (address, port))
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+async def _head(client: socket.socket) -> tuple[bytes, bytes]:
+    """Everything before the empty line, and what came after it already. Refusal 400."""
+    loop, data = asyncio.get_running_loop(), b""
     try:
         async with asyncio.timeout(HEAD_S):
-            return (await reader.readuntil(b"\r\n\r\n"))[:-4]
-    except asyncio.LimitOverrunError:
-        raise Refusal(400, f"the request head is larger than {HEAD_BYTES} bytes") from None
-    except asyncio.IncompleteReadError:
-        raise Refusal(400, "the request head has no end") from None
+            while (end := data.find(b"\r\n\r\n")) < 0 and len(data) <= HEAD_BYTES:
+                if not (piece := await loop.sock_recv(client, HEAD_BYTES)):
+                    raise Refusal(400, "the request head has no end")
+                data += piece
     except TimeoutError:
         raise Refusal(400, f"the request head did not arrive within {HEAD_S:.0f} s") from None
+    if not 0 <= end <= HEAD_BYTES:
+        raise Refusal(400, f"the request head is larger than {HEAD_BYTES} bytes")
+    return data[:end], data[end + 4 :]
 
 
-async def _tunnel(
-    entry: LogEntry,
-    from_sandbox: asyncio.StreamReader,
-    to_sandbox: asyncio.StreamWriter,
-    from_host: asyncio.StreamReader,
-    to_host: asyncio.StreamWriter,
-) -> None:
-    """Pass bytes both ways until both have ended. When one side breaks, so does the other. OSError."""
+async def _tunnel(entry: LogEntry, early: bytes, client: socket.socket, host: socket.socket) -> None:
+    """Pass bytes both ways until both have ended; `early` goes up first. When one side breaks, so does the other. OSError."""
 
     def up(count: int) -> None:
         entry.up_bytes += count
@@ -203,18 +213,18 @@ async def _tunnel(
     def down(count: int) -> None:
         entry.down_bytes += count
 
-    to_host.transport.set_write_buffer_limits(0)
     try:
         async with asyncio.TaskGroup() as pumps:
-            pumps.create_task(_pump(from_sandbox, to_host, up))
-            pumps.create_task(_pump(from_host, to_sandbox, down))
+            pumps.create_task(_pump(early, client, host, up))
+            pumps.create_task(_pump(b"", host, client, down))
     except ExceptionGroup as errors:  # not `except*`: Python before 3.11.4 wraps what is raised in it in a group again
         raise errors.exceptions[0] from None
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: Callable[[int], None]) -> None:
-    while data := await reader.read(CHUNK_BYTES):
-        writer.write(data)
-        await writer.drain()
+async def _pump(data: bytes, source: socket.socket, target: socket.socket, count: Callable[[int], None]) -> None:
+    loop = asyncio.get_running_loop()
+    while data or (data := await loop.sock_recv(source, CHUNK_BYTES)):
+        await loop.sock_sendall(target, data)
         count(len(data))
-    writer.write_eof()
+        data = b""
+    target.shutdown(socket.SHUT_WR)

@@ -56,6 +56,11 @@ ENDINGS = (
     ),
     Ending("no good answer within the patience; arena's own request fails too", ("provider",), "provider_error", True),
     Ending("no good answer within the patience; arena's own request is answered", ("agent", "provider"), "crashed"),
+    Ending(
+        "a limit on traffic fails all requests for the patience, after a good answer; arena's own too",
+        ("agent", "provider"),
+        "crashed",
+    ),
     Ending(f"{UNFINISHED} answers without a finish reason; arena's own request fails too", ("provider",), "provider_error", True),
     Ending(f"{UNFINISHED} answers without a finish reason; arena's own request is answered", ("agent", "provider"), "crashed"),
     Ending("another model or provider answers; arena's own request gets one too", ("provider",), "provider_error", True),

@@ -50,6 +50,8 @@ CHECKS = 300
 """Requests of arena's own in one run, at most: an agent can cause them, and the user pays."""
 FAST_CHECKS, CHECK_PAUSE_S = 20, 5.0
 """The first of them follow each other at once, the others after a pause."""
+LIMIT_PAUSE_S, CHECK_AGAIN_S = 5.0, 0.5
+"""Between requests of arena's own once the sandbox is empty. More of them after a limit would keep it used up."""
 QUIET_S = 60.0
 """Providers limit requests by the minute. Earlier after a request of the agent, such a limit confirms no failure."""
 NO_RETRY = {"x-should-retry": "false"}
@@ -117,12 +119,12 @@ class Gateway(RunState):
             await self._check(upstream)
             await asyncio.sleep(CHECK_PAUSE_S if self._checks > FAST_CHECKS else 0)
 
-    async def _check(self, upstream: Upstream) -> bool:
-        """Send a request of arena's own. Returns whether a later one may show more."""
+    async def _check(self, upstream: Upstream) -> float:
+        """Send a request of arena's own. Returns the seconds after which a later one may show more; 0: never."""
         async with self._checking:
             self.doubts.clear()
             if not self.unsettled or self._checks == CHECKS:  # after the last one no failure is believed, and the run counts
-                return False
+                return 0.0
             self._checks += 1
             sent_s, self._most_asking = time.monotonic(), self._asking
             own = await ask(self._access, upstream)
@@ -130,7 +132,9 @@ class Gateway(RunState):
             # The agent may keep the provider busy, or use up what the key may ask in a minute, an hour or a day.
             conclusive = self._most_asking == 0 and (not own.limit or (quiet and self.little_asked))
             self.checked(sent_s, own.failed, conclusive=conclusive, account=own.account)
-            return self.unsettled and (not own.limit or self.little_asked)
+            if not self.unsettled or (own.limit and not self.little_asked):
+                return 0.0
+            return LIMIT_PAUSE_S if own.limit else CHECK_AGAIN_S
 
     def settle(self) -> None:
         """Settle what still decides the run's status. Call it from another thread, when the sandbox is empty."""
@@ -140,8 +144,8 @@ class Gateway(RunState):
             asyncio.run_coroutine_threadsafe(self._settle(self._upstream), self._loop).result(QUIET_S + 3 * LIMIT_S)
 
     async def _settle(self, upstream: Upstream) -> None:
-        while await self._check(upstream):
-            await asyncio.sleep(max(0.1, min(1.0, self._asked_s + QUIET_S - time.monotonic())))
+        while pause_s := await self._check(upstream):
+            await asyncio.sleep(max(0.1, min(pause_s, self._asked_s + QUIET_S - time.monotonic())))
 
     async def watch(self) -> None:
         """Until cancelled, check whether the provider has failed for too long."""
