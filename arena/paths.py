@@ -17,6 +17,11 @@ def problems() -> Path:
     return (checkout() or PACKAGE / "_data") / "problems"
 
 
+def name_rules() -> Path:
+    """Folder of the judge's search for forbidden names, which needs nothing else of arena."""
+    return PACKAGE / "judge"
+
+
 def harnesses() -> Path:
     """Folder of the shipped harnesses, one YAML file each."""
     return (checkout() or PACKAGE / "_data") / "harnesses"

@@ -74,6 +74,7 @@ def _play(spec: RunSpec, folder: RunFolder, device_node: int | None, report: Rep
         profile,
         spec.problem.shapes[profile],
         processor(),
+        spec.times.budget_s,
         problem_folder=paths.problems() / spec.problem.name,
         kit_folder=paths.problems() / "kit",
     )
@@ -142,4 +143,5 @@ def _manifest(spec: RunSpec) -> dict[str, Any]:
         "allowed": [str(rule) for rule in spec.network.allowed],
         "gpu": spec.gpu if spec.hardware.profile == "gpu" else None,
         "login": spec.login,
+        "told_budget_s": spec.times.budget_s,
     }

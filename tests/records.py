@@ -150,6 +150,7 @@ def folders(tmp_path: Path) -> dict[str, Path]:
     (home / "solutions" / "oracle.py").write_text("# ORACLE\n")
     (kit / "check.py").write_text("# check\n")
     (kit / "benchmark.py").write_text("# benchmark\n")
+    (kit / "time_left.py").write_text("# time left\n")
     (kit / "prompt.md.j2").write_text(
         "{{ problem.title }} on {{ machine }} ({{ profile }})\n{% for shape in shapes %}\n- N = {{ shape.N }}\n{% endfor %}\n"
     )

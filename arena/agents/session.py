@@ -22,7 +22,7 @@ from arena.errors import SandboxError
 from arena.files.text import plain
 from arena.gateway.config import ModelAccess
 from arena.gateway.network import Network, connected
-from arena.results.run_folder import ROOM_BYTES, RunFolder
+from arena.results.run_folder import ROOM_BYTES, RunFolder, start_clock
 from arena.sandboxes import RunningSandbox
 from arena.schema import Harness, Session
 from arena.submission import Submission
@@ -68,6 +68,7 @@ def play(
         device_node: number of the GPU's device node that the agent may use; None for none.
         report: called about four times a second with the progress.
     """
+    start_clock(run, spec.times.budget_s)  # no agent is there yet that could put a link in its place
     harness, before, started_at = spec.selected.harness, _listing(run.work), datetime.now(UTC)
     with _gateway(spec.access, run, spec.network) as (gateway, network), connected(network, run.network) as connection:
         key = gateway.key if gateway else ""

@@ -71,6 +71,7 @@ def sandbox(
                 hardware.profile,
                 problem.shapes[hardware.profile],
                 processor(),
+                None,
                 problem_folder=paths.problems() / problem.name,
                 kit_folder=paths.problems() / "kit",
             )

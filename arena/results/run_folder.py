@@ -6,7 +6,7 @@ agent/           the agent's raw standard output and error
 trajectory.jsonl the agent's steps, in one form for all harnesses
 ledger.jsonl     every request to the model and its outcome; only with a gateway
 network.jsonl    every request to the egress proxy, one JSON object a line; only with network `allow`
-work/            the workspace, the only folder that the agent can write
+work/            the workspace, the only folder that the agent can write; TIME in it says when the session ends
 snapshots/       every observed state of solution.py, named by its time
 solution.py      the submission that was scored
 score.json       the judge's score
@@ -23,6 +23,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,11 +31,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from arena import paths
 from arena.errors import ArenaError, DataError
 from arena.files import documents
 from arena.files.text import render
 from arena.schema import Annotation, Cell, Problem, Profile
 
+NAME_RULES = ("forbidden.py", "name_resolution.py")
+"""The judge's own search for forbidden names. Every workspace has a copy, so that check.py tells the agent what a score would."""
 ROOM_BYTES = 8 << 20
 """Held on the disk from the start: half for solution.py and events, half for score.json and result.yaml. A disk that another
 program fills meanwhile takes a run's logs, and not its record."""
@@ -143,14 +147,22 @@ def fill_workspace(
     profile: Profile,
     shapes: Sequence[Mapping[str, int]],
     machine: str,
+    budget_s: float | None,
     *,
     problem_folder: Path,
     kit_folder: Path,
 ) -> str:
-    """Write into `work/` all that the agent gets, and nothing else. Return the rendered prompt."""
+    """Write into `work/` all that the agent gets, and nothing else. Return the rendered prompt.
+
+    With a budget the prompt names it and a command that says what is left; `start_clock` gives that command the end.
+    """
     shutil.copyfile(problem_folder / "reference.py", run.work / "reference.py")
-    for name in ("check.py", "benchmark.py"):
+    for name in ("check.py", "benchmark.py", *(("time_left.py",) if budget_s is not None else ())):
         shutil.copyfile(kit_folder / name, run.work / name)
+    (run.work / "names").mkdir()
+    for name in NAME_RULES:
+        source = (paths.name_rules() / name).read_text()
+        documents.write_text(run.work / "names" / name, source.replace("from arena.judge.", "from names."))
     facts = {"name", "title", "operator", "inputs", "outputs", "tolerance", "stress", "forbidden"}
     sizes = {
         "profile": profile,
@@ -160,9 +172,27 @@ def fill_workspace(
         "latency": [dict(shape) for shape in problem.latency.get(profile, ())],
     }
     documents.write_json(run.work / "problem.json", problem.model_dump(mode="json", include=facts) | sizes)
-    prompt = render(kit_folder / "prompt.md.j2", problem=problem, profile=profile, shapes=shapes, machine=machine)
+    budget = None if budget_s is None else duration(budget_s)
+    template = kit_folder / "prompt.md.j2"
+    prompt = render(template, problem=problem, profile=profile, shapes=shapes, machine=machine, budget=budget)
     documents.write_text(run.work / "PROMPT.md", prompt)
     return prompt
+
+
+def start_clock(run: RunFolder, budget_s: float) -> None:
+    """Write the session's end into `work/TIME`. Call it before the agent starts: the folder is the agent's from then on.
+
+    Nothing reads the file but the agent's own `time_left.py`. The supervisor has its own clock, and a changed file misleads only
+    the agent.
+    """
+    documents.write_json(run.work / "TIME", {"ends_at": time.time() + budget_s, "budget_s": budget_s})
+
+
+def duration(seconds: float) -> str:
+    """In words: `45 minutes`, or `90 seconds` where it is no whole number of minutes."""
+    if seconds % 60:
+        return f"{seconds:g} seconds"
+    return f"{seconds / 60:g} minute{'s' if seconds != 60 else ''}"
 
 
 def _reserve_name(cell: Cell, root: Path) -> tuple[Path, Path]:

@@ -120,18 +120,27 @@ def main() -> int:
     passed = False
     try:
         solution = load_solution(options.solution)
-        passed = all(
-            [
-                check_set(solution, reference, facts, shape, seed, device)
-                for shape in facts["shapes"] + facts["latency"]
-                for seed in range(first_seed, first_seed + options.seeds)
-            ]
-        )
+        sets = [
+            check_set(solution, reference, facts, shape, seed, device)
+            for shape in facts["shapes"] + facts["latency"]
+            for seed in range(first_seed, first_seed + options.seeds)
+        ]
+        passed = all([*sets, no_forbidden_name(options.solution, facts["forbidden"])])
     except (BadOutput, BadSolution) as error:
         print(error)
     finally:  # Python shows any other exception of the solution below this line
         print("PASS" if passed else "FAIL", flush=True)
     return 0 if passed else 1
+
+
+def no_forbidden_name(solution: Path, names: Sequence[str]) -> bool:
+    """Print where the file uses one of `names`, and say whether it uses none. It reads the source, not what calls do."""
+    from names.forbidden import forbidden
+
+    uses = forbidden(solution.read_bytes().decode(), names)
+    for use in uses:
+        print(f"FAIL  {solution}:{use.line} uses {use.name}, which may not be used", flush=True)
+    return not uses
 
 
 def check_set(

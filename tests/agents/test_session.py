@@ -187,6 +187,34 @@ def test_deadline_of_an_agent_that_listens_to_sigterm(run: RunFolder) -> None:
     assert (run.work / "note").read_text() == "saved"
 
 
+ON_TIME = """
+import json, os, pathlib, time
+told = json.load(open("TIME"))
+print(json.dumps({"left": told["ends_at"] - time.time(), "of": told["budget_s"]}), flush=True)
+kept = pathlib.Path("solution.py"); kept.write_text("# mine")
+DO
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    "do",
+    [
+        "pathlib.Path('TIME').write_text(json.dumps({'ends_at': 9e9, 'budget_s': 9e9}))",
+        "os.remove('TIME')",
+        "os.remove('TIME'); os.symlink('solution.py', 'TIME')",
+        "os.remove('TIME'); os.mkdir('TIME')",
+    ],
+    ids=["changed", "deleted", "a link", "a folder"],
+)
+def test_the_file_that_tells_the_time_moves_no_clock(do: str, run: RunFolder) -> None:
+    played = session.play(spec_of(python(ON_TIME.replace("DO", do)), budget_s=3.0, grace_s=0.5), run, "")
+    said = json.loads((run.agent / "stdout.jsonl").read_text().splitlines()[0])
+    assert said["of"] == 3.0 and 0 < said["left"] <= 3.0
+    assert played.session.agent_status == "deadline" and 3.0 <= played.session.elapsed_s < 8
+    assert played.submission is not None and played.submission.source == b"# mine"
+
+
 def test_lingering_after_the_terminal_event(run: RunFolder) -> None:
     played = play(python(DONE + "import time; time.sleep(60)"), run, linger_s=1.0)
     assert (played.agent_status, played.exit_code, played.overshoot_s) == ("complete", None, 0.0)
@@ -398,7 +426,7 @@ def home(tmp_path: Path) -> dict[str, Path]:
 
 @pytest.mark.parametrize(("spec", "text"), [("oracle", "# ORACLE\n"), ("naive", "# NAIVE\n"), ("cheat/skip", "# SKIP é\r\n")])
 def test_a_solution_is_played(spec: str, text: str, run: RunFolder, home: dict[str, Path]) -> None:
-    prompt = run_folder.fill_workspace(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", **home)
+    prompt = run_folder.fill_workspace(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", None, **home)
     played = play(
         built_in(spec), run, prompt=prompt, replay=replay.steps(built_in(spec), home["problem_folder"], "cpu", run.folder.parent)
     )

@@ -219,7 +219,7 @@ def test_scalar_outputs_pass_the_kits_check(scalars: Path, tmp_path: Path) -> No
     problem, run = read(scalars), run_folder.RunFolder(tmp_path / "run")
     run.work.mkdir(parents=True)
     folders = {"problem_folder": scalars, "kit_folder": paths.problems() / "kit"}
-    run_folder.fill_workspace(run, problem, "cpu", problem.shapes["cpu"], "a machine", **folders)
+    run_folder.fill_workspace(run, problem, "cpu", problem.shapes["cpu"], "a machine", None, **folders)
 
     def ran(script: str, source: str, *arguments: str) -> tuple[int, str]:
         (run.work / "solution.py").write_text(source)

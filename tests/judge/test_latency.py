@@ -156,7 +156,7 @@ def test_prompt_and_tools_of_the_agent_include_latency_shapes(tmp_path: Path) ->
     run.work.mkdir(parents=True)
     asked = problem(tmp_path)
     folders = {"problem_folder": FOLDER, "kit_folder": paths.problems() / "kit"}
-    prompt = run_folder.fill_workspace(run, asked, "cpu", asked.shapes["cpu"], "a machine", **folders)
+    prompt = run_folder.fill_workspace(run, asked, "cpu", asked.shapes["cpu"], "a machine", None, **folders)
     listed = "These small ones must be right as well:\n\n- R = 2, N = 64\n"
     assert listed in prompt and "\n\n\n" not in prompt
     facts = json.loads((run.work / "problem.json").read_text())

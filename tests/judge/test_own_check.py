@@ -187,7 +187,9 @@ def test_degenerate_answers_are_outside_the_tolerance(folder: Path, monkeypatch:
 def test_agents_check_and_prompt_use_the_own_check(folder: Path, tmp_path: Path) -> None:
     problem, run = read(folder), run_folder.RunFolder(tmp_path / "run")
     run.work.mkdir(parents=True)
-    run_folder.fill_workspace(run, problem, "cpu", problem.shapes["cpu"], "a machine", problem_folder=folder, kit_folder=KIT)
+    run_folder.fill_workspace(
+        run, problem, "cpu", problem.shapes["cpu"], "a machine", None, problem_folder=folder, kit_folder=KIT
+    )
     prompt = (run.work / "PROMPT.md").read_text()
     assert "\n\nExact, with any choice among ties; the sums are within 0.25 of each other.\n\nWherever the exact" in prompt
     assert "norm of e" not in prompt and "\n\n\n" not in prompt

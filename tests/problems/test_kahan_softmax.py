@@ -175,7 +175,8 @@ def test_the_prompt_states_the_tolerance_that_is_measured():
     single = 2**-24 * p * (8 + 3 * depth) + 1.2e-38
     inside = REFERENCE.el(y, p, x) <= FACTS.tolerance["el"]
     assert torch.equal(inside, (y.double() - p).abs() <= single) and inside.any() and not inside.all()
-    prompt = render(paths.problems() / "kit" / "prompt.md.j2", problem=FACTS, profile="cpu", shapes=PUBLIC, machine="a machine")
+    template = paths.problems() / "kit" / "prompt.md.j2"
+    prompt = render(template, problem=FACTS, profile="cpu", shapes=PUBLIC, machine="a machine", budget=None)
     assert "at most 3 * u * (0.01 + sqrt(sum of p**2))" in prompt
     assert "at most 8 * u * p * (1 + 0.375 * |x - max of the row|) + 1.2e-38" in prompt
     assert "no double precision" in prompt and "norm of e" not in prompt

@@ -256,11 +256,9 @@ def test_bf16_operands_pass_on_long_sequences(input_class):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-def test_a_state_in_bf16_is_rejected_from_4096_tokens_on(seed):
-    kept = solution("wrong_bf16_state_cpu")
-    for length, least in ((4096, 1.04), (8192, 1.4)):
-        inputs = make(LONG | {"T": length}, seed)
-        assert not IT.within(IT.errors(kept(*inputs), inputs), least), (seed, length)
+def test_a_state_in_bf16_has_twice_the_tolerance(seed):
+    inputs = make(LONG, seed)
+    assert not IT.within(IT.errors(solution("wrong_bf16_state_cpu")(*inputs), inputs), 2)
 
 
 # ------------------------------------------------------------------ the solutions' own form

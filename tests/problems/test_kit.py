@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from arena import catalog, paths  # noqa: E402
 from arena.files.text import render  # noqa: E402
-from arena.judge import problem_code  # noqa: E402
+from arena.judge import forbidden, problem_code  # noqa: E402
 from arena.results import run_folder  # noqa: E402
 
 KIT = paths.problems() / "kit"
@@ -31,7 +31,7 @@ def work(tmp_path):
     run = run_folder.RunFolder(tmp_path)
     run.work.mkdir()
     folders = {"problem_folder": SOLUTIONS.parent, "kit_folder": KIT}
-    run_folder.fill_workspace(run, PROBLEM, "cpu", PROBLEM.shapes["cpu"], MACHINE, **folders)
+    run_folder.fill_workspace(run, PROBLEM, "cpu", PROBLEM.shapes["cpu"], MACHINE, None, **folders)
     return run.work
 
 
@@ -225,7 +225,7 @@ def test_a_kit_file_stands_alone_and_does_nothing_when_imported(name, tmp_path):
     tree = ast.parse((KIT / name).read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    outside = {module.partition(".")[0] for module in imported} - set(sys.stdlib_module_names) - {"torch", "benchmark"}
+    outside = {module.partition(".")[0] for module in imported} - set(sys.stdlib_module_names) - {"torch", "benchmark", "names"}
     assert outside == set()
 
 
@@ -325,6 +325,30 @@ def test_check_on_gpu_shapes_needs_a_gpu(work):
 SILENT_ABOUT = ("ceiling", "peak", "score", "evaluat", "benchmark of", "budget", "minutes", "fraction")
 
 
+NAMED = NAIVE + "\n\ndef other(a, b):\n    return a @ b\n"
+
+
+def test_check_finds_the_names_that_a_score_would_refuse(work):
+    done = checked(work, NAMED)
+    last = len(NAMED.splitlines())
+    assert done.stdout.splitlines()[-2:] == [f"FAIL  solution.py:{last} uses operator.matmul, which may not be used", "FAIL"]
+    assert done.returncode == 1
+    assert [(use.line, use.name) for use in forbidden.forbidden(NAMED, PROBLEM.forbidden)] == [(last, "operator.matmul")]
+
+
+def test_the_prompt_and_a_command_tell_the_time(tmp_path):
+    run_of = run_folder.RunFolder(tmp_path)
+    run_of.work.mkdir()
+    folders = {"problem_folder": SOLUTIONS.parent, "kit_folder": KIT}
+    prompt = run_folder.fill_workspace(run_of, PROBLEM, "cpu", PROBLEM.shapes["cpu"], MACHINE, 2700.0, **folders)
+    [line] = [line for line in prompt.splitlines() if "minutes" in line]
+    assert line.startswith("You have 45 minutes, ") and "`python time_left.py`" in line
+    run_folder.start_clock(run_of, 2700.0)
+    assert re.fullmatch(r"(45 min 0|44 min 5\d) s left of 45 min\n", run(run_of.work, "time_left.py").stdout)
+    run_folder.start_clock(run_of, -5.0)
+    assert run(run_of.work, "time_left.py").stdout.startswith("0 min 0 s left")
+
+
 def test_benchmark_prints_a_row_for_each_shape(work):
     (work / "solution.py").write_text(NAIVE)
     done = run(work, "benchmark.py", "--windows", "3")
@@ -357,7 +381,7 @@ def test_benchmark_rejects_a_wrong_output(work):
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
 def test_the_prompt_holds_every_fact_and_no_word_of_judging(profile):
     shapes = PROBLEM.shapes[profile]
-    prompt = render(KIT / "prompt.md.j2", problem=PROBLEM, profile=profile, shapes=shapes, machine=MACHINE)
+    prompt = render(KIT / "prompt.md.j2", problem=PROBLEM, profile=profile, shapes=shapes, machine=MACHINE, budget=None)
     for shape in shapes:
         assert "- " + ", ".join(f"{name} = {size}" for name, size in shape.items()) + "\n" in prompt
     for tensor in (*PROBLEM.inputs, *PROBLEM.outputs):
@@ -379,6 +403,6 @@ def test_the_prompt_holds_every_fact_and_no_word_of_judging(profile):
 
 
 def test_no_file_of_a_workspace_mentions_judging(work):
-    for name in ("PROMPT.md", "problem.json", "reference.py", "check.py", "benchmark.py"):
+    for name in (path.relative_to(work) for path in work.rglob("*") if path.is_file()):
         text = (work / name).read_text().lower()
         assert not [word for word in SILENT_ABOUT if word in text.replace("scores", "")], name

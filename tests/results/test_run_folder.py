@@ -153,17 +153,28 @@ def test_torn_last_event_is_left_out(tmp_path: Path) -> None:
 def test_fill_workspace_writes_only_public_facts(tmp_path: Path) -> None:
     given = folders(tmp_path)
     with run_folder.create(cell(), manifest={}, root=tmp_path / "runs") as run:
-        prompt = run_folder.fill_workspace(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", **given)
-    assert {path.name for path in run.work.iterdir()} == {"reference.py", "check.py", "benchmark.py", "problem.json", "PROMPT.md"}
+        prompt = run_folder.fill_workspace(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", None, **given)
+    names = {"reference.py", "check.py", "benchmark.py", "problem.json", "PROMPT.md", "names"}
+    assert {path.name for path in run.work.iterdir()} == names
+    assert {path.name for path in (run.work / "names").iterdir()} == {"forbidden.py", "name_resolution.py"}
     assert prompt == run.work.joinpath("PROMPT.md").read_text() == "Addition on some CPU (cpu)\n- N = 16\n- N = 32\n"
     facts = json.loads(run.work.joinpath("problem.json").read_text())
-    names = "bytes flops forbidden inputs latency name operator outputs profile shapes stress title tolerance"
-    assert " ".join(sorted(facts)) == names
+    public = "bytes flops forbidden inputs latency name operator outputs profile shapes stress title tolerance"
+    assert " ".join(sorted(facts)) == public
     assert facts["shapes"] == [{"N": 16}, {"N": 32}]
     assert (facts["flops"], facts["bytes"]) == ([16.0, 32.0], [192.0, 384.0])
     assert facts["inputs"][0] == {"name": "a", "shape": ["N"], "dtype": "float32", "note": ""}
-    everything = b"".join(path.read_bytes() for path in run.work.iterdir())
+    everything = b"".join(path.read_bytes() for path in run.work.rglob("*") if path.is_file())
     assert b"HIDDEN" not in everything and b"ORACLE" not in everything and str(tmp_path).encode() not in everything
+
+
+def test_a_budget_in_words() -> None:
+    assert [run_folder.duration(seconds) for seconds in (2700, 60, 90, 0.5)] == [
+        "45 minutes",
+        "1 minute",
+        "90 seconds",
+        "0.5 seconds",
+    ]
 
 
 @pytest.mark.parametrize(
