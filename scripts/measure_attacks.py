@@ -49,7 +49,7 @@ class Row:
     score: float | None
     """peak_fraction, where it passed."""
     alarms: str
-    """What marks a score that passed: vetoes, retimed shapes, flags for review."""
+    """What marks a score that passed: retimed shapes, scatter, flags for review."""
     seconds: float
     device: str
     """With the driver and torch, where it passed."""

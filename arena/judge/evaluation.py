@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -22,8 +22,10 @@ Report = Callable[[str], None]
 """Receives a line on what the judge is doing, for a person to read."""
 Start = Callable[[], AbstractContextManager[Worker]]
 """Starts a fresh worker with the submission."""
-SETTLE_READINGS, SETTLE_PART = 6, 2
-"""Readings of the anchor at most, until two in a row differ by less than the allowed drift divided by the second number."""
+SETTLE_READINGS, SETTLED = 6, 0.005
+"""Readings of the anchor at most, until two in a row differ by no more than the second number, relative."""
+COUNTERS_REST_S = 120.0
+"""How long the counters' worker may build when all others have built."""
 
 
 class WindowSpec(NamedTuple):
@@ -204,7 +206,7 @@ def _time_process(
     with_evidence: bool,
 ) -> ProcessResult:
     """Time every shape in a worker that was built: scored ones first. `with_evidence` profiles a call on each of those."""
-    before_gb_s = _settled_gb_s(anchor, context.sampling.drift)
+    before_gb_s = _settled_gb_s(anchor)
     arguments = list(zip(shapes, specs, overheads, strict=True))
     with context.stopwatch.phase("benchmark"):
         buffers.reserve_for(context, worker, [(shape, spec.calls) for shape, spec in zip(shapes, specs, strict=True)])
@@ -212,7 +214,7 @@ def _time_process(
     worker.freeze()
     # Before the worker ends: for some time after that the driver is busy taking its memory back. And before the latency shapes:
     # what a submission does on them cannot have the scored shapes timed again.
-    anchors = (before_gb_s, _settled_gb_s(anchor, context.sampling.drift))
+    anchors = (before_gb_s, _settled_gb_s(anchor))
     with context.stopwatch.phase("benchmark"):
         timed += [_time(context, worker, *each) for each in arguments[scored:]]
     with context.stopwatch.phase("evidence"):
@@ -242,11 +244,13 @@ def _build(
     at_once = len(jobs) + 1 if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
     with context.stopwatch.phase("build"), ThreadPoolExecutor(at_once) as pool:
         try:
-            waits = [pool.submit(timing.build, context, *job) for job in jobs]
-            if counters:
-                waits.append(pool.submit(counters.build, context.problem.shapes["gpu"]))
-            for done in waits:
+            counting = pool.submit(counters.build, context.problem.shapes["gpu"]) if counters else None
+            for done in [pool.submit(timing.build, context, *job) for job in jobs]:
                 done.result()
+            if counters and counting:
+                if counting not in wait([counting], COUNTERS_REST_S).done:
+                    counters.begin_kill()
+                counting.result()
         except BaseException:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now
             for worker, _ in jobs:
                 worker.begin_kill()
@@ -255,12 +259,12 @@ def _build(
             raise
 
 
-def _settled_gb_s(anchor: Callable[[], float], drift: float) -> float:
+def _settled_gb_s(anchor: Callable[[], float]) -> float:
     """The anchor's rate once it stops moving: after a worker ends, the driver is busy taking its memory back."""
     last = anchor()
     for _ in range(SETTLE_READINGS):
         now = anchor()
-        if abs(now / last - 1) <= drift / SETTLE_PART:
+        if abs(now / last - 1) <= SETTLED:
             return now
         last = now
     return last

@@ -12,7 +12,7 @@ Contexts share a GPU by time slices. So kernels of the worker that run before th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -62,9 +62,11 @@ def run(
     limit_s: float,
     *,
     alone: bool = False,
+    audited: Collection[int] = (),
 ) -> list[WindowResult]:
     """One window of a call on each of `inputs`; with `alone` a window for each but the first, all on set 0, from a cold cache.
 
+    The results hold the outputs of `audited` inputs and of a secret `sample` of the others.
     Where this raises, the judge's stream may wait for ever: it is free once the worker is dead and `Gate.release` was called.
     `prepare` makes the inputs in staging. Disturbed when the submission used a processor during a captured window.
     """
@@ -87,7 +89,8 @@ def run(
         time.sleep(min(FILL_S * len(inputs), MOST_FILL_S))
     # The first call alone finds the GPU idle, and takes some 0.1 ms longer: it does not count.
     counted = range(alone, len(inputs))
-    chosen = [counted[place] for place in choose(len(counted), sample)]
+    others = [index for index in counted if index not in audited]
+    chosen = [*audited, *(others[place] for place in choose(len(others), sample))]
     # Every call alone has its output copied, so that its time ends with a copy.
     kept = {index: tuple(torch.empty_like(view) for view in sets.output(0)) for index in (range(rounds) if alone else chosen)}
     # Here for the first time, so that below no code is loaded and no memory taken, which may wait for the device.
@@ -127,9 +130,9 @@ def _round(
     """Queue one window in the judge's stream: publish these sets, open the gate, wait for the worker's, copy the sample."""
     set_bytes = sets.input_layout.set_bytes
     source = sets.staged[indices[0] * set_bytes :][: len(indices) * set_bytes] if indices else sets.staged[:0]
+    times.begin.record()  # before anything that a kernel of the last round could run beside
     if alone:
         poison_set(sets, 0)
-    times.begin.record()
     sets.inputs.bytes[: len(source)].copy_(source)
     sets.memory.make_cold()  # else a worker could find the sets that were published last in the cache
     times.opened.record()

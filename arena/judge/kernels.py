@@ -15,7 +15,7 @@ import re
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -50,6 +50,8 @@ MOST_KERNELS = 300
 """Kernels counted over all calls together; ncu replays each several times."""
 QUERY_LIMIT_S = 60.0
 LINE_CHARACTERS = 20_000
+FAILURES = (Rejection, ArenaError, OSError, RuntimeError, MemoryError)
+"""What may end the counters' worker. torch raises RuntimeError when memory is short."""
 MOST_COUNTED = 1e18
 """No counter of one kernel comes near this amount."""
 
@@ -113,21 +115,23 @@ class Counters:
         self._built = False
         try:
             self._worker = self._stack.enter_context(self._start())
-        except (ArenaError, OSError, RuntimeError) as failure:
+        except FAILURES as failure:
             self._missing = f"the worker for the counters did not start: {failure}"
 
     def build(self, shapes: Sequence[Shape]) -> None:
-        """Load the submission and call it once on each shape, while the other workers do. Only the first time. Never raises."""
+        """Load the submission and call it once on each shape, while the other workers do. Only the first time.
+
+        A failure is a note. But Rejection where its processes do not die: nothing is timed beside them.
+        """
         if self._missing or self._built:
             return
         self._built = True
         try:
             self._worker.wait_until_ready(self._context.memory)
             build(self._context, self._worker, shapes)
-        except (Rejection, ArenaError, OSError, RuntimeError) as failure:
+        except FAILURES as failure:
             self._missing = f"the worker for the counters failed: {failure}"
-            with suppress(Rejection, ArenaError, OSError, RuntimeError):
-                self._stack.close()
+            self._stack.close()
 
     def begin_kill(self) -> None:
         """End the worker while `build` waits for it."""
@@ -141,7 +145,7 @@ class Counters:
         try:
             with self._stack:
                 text = self._counted(found)
-        except (Rejection, ArenaError, RuntimeError) as failure:  # the score stands: its timing is over
+        except FAILURES as failure:  # the score stands: its timing is over
             return with_note(found, f"the calls under the counters failed: {failure}")
         return counted(found, text)
 

@@ -30,7 +30,9 @@ class Sampling:
     empty_windows: int = 15
     """Windows without calls of the submission for each shape, in each process, before it loads the submission."""
     alone_windows: int = 0
-    """Batches of calls one at a time, of each scored shape in each process. On a CPU, one core, no calls overlap."""
+    """Batches of calls one at a time, of each shape in each process. On a CPU, one core, no calls overlap."""
+    alone_audits: int = 3
+    """Calls of each such batch, at secret places, that are audits: of any input class, verified, their time not kept."""
     sample: int = 2
     """Secretly chosen outputs verified in each timed window."""
     audit_windows: int = 2
@@ -46,7 +48,7 @@ class Sampling:
     steady_apart: float = 0.10
     """A shape is also `unsteady` when its processes' medians lie farther apart than this, relative."""
     counters: bool = True
-    """Whether to read the hardware's counters, where that is possible: in a worker of their own, after all timing."""
+    """Whether to read the hardware's counters, if possible: after all timing, in a worker that builds with the others."""
     build_limit_s: float = 600.0
     """For importing solution.py, which may compile."""
     first_call_limit_s: float = 600.0
@@ -55,6 +57,11 @@ class Sampling:
     """For any later window."""
     total_limit_s: float = 3600.0
     """For all that one worker does."""
+
+    def __post_init__(self) -> None:
+        # Audit windows come among the first `min_windows`. A submission that is careful only there must not own the median.
+        if self.max_windows >= 2 * self.min_windows:
+            raise ValueError(f"max_windows {self.max_windows} must be less than twice min_windows {self.min_windows}")
 
 
 CPU = Sampling()
@@ -67,7 +74,7 @@ GPU = Sampling(
     resizes=1,
     empty_windows=3,
     min_windows=3,
-    max_windows=7,
+    max_windows=5,
     audit_windows=1,
     audit_sample=2,
     sample=1,

@@ -32,6 +32,8 @@ REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
 MOST_RETRIES = 1
 """A shape retried more often is flagged, too: a submission that disturbs itself may be choosing its try."""
+OVERLAPPED, COLD_S = 0.9, 20e-6
+"""A call that takes less than this part of its time alone, and what a cold cache costs less, is flagged, too."""
 LEAST_SHARE, TRACES = 0.99, 0.01
 """Share of the formula's operations that the counters must show in the problem's arithmetic, and may show in an excluded one."""
 
@@ -119,6 +121,7 @@ def score(
         review_suggested=any(shape.unsteady or shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
         or any(process.drift() > context.sampling.drift for process in processes)
         or any(len(shape.disturbed) > MOST_RETRIES for shape in shapes)
+        or any(_overlapped(shape) for shape in shapes)
         or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in evidence)
         or any(each.share >= similar.REVIEW_SHARE for each in held)
         or bool(warning),
@@ -197,16 +200,17 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
     least = context.ceiling(shape)
     # The least of the processes' overheads: nothing that disturbs a machine lowers it.
     overhead_s = min(run.overhead.window_s for run in runs)
-    samples = tuple(run.samples_s(overhead_s) for run in runs)
-    measured_s, alone_s = median_of_medians(samples), None
+    among = tuple(run.samples_s(overhead_s) for run in runs)
+    among_s, alone_s, alone = median_of_medians(among), None, tuple[tuple[float, ...], ...]()
     if runs[0].alone_s:
         alone_overhead_s = min(run.overhead.alone_s[run.launch_mode] for run in runs)
         alone = tuple(run.alone_samples_s(alone_overhead_s) for run in runs)
         alone_s = median_of_medians(alone)
-        if alone_s > measured_s:  # a call gains nothing from the calls beside it
-            samples, measured_s = alone, alone_s
-    if not measured_s >= least.seconds:
-        _reject_impossible(shape, measured_s, least.seconds, context.device)
+    if not among_s >= least.seconds:
+        _reject_impossible(shape, among_s, least.seconds, context.device)
+    # The larger time counts: a call gains nothing from the calls beside it.
+    spreads = [_spread(samples) for samples in (among, alone) if samples]
+    counted = max(spreads, key=lambda spread: spread["measured_s"])
     error = runs[0].error
     for run in runs[1:]:
         error = worse(error, run.error)
@@ -215,25 +219,40 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
         ceiling_s=least.seconds,
         bound=least.bound,
         rate=context.code.rate,
-        measured_s=measured_s,
-        ci95=interval(samples),
+        **counted,
         launch_mode=runs[0].launch_mode,
         overhead_s=max(overhead_s, 0.0),
+        among_s=among_s,
         alone_s=alone_s,
         alone_overhead_s=max(alone_overhead_s, 0.0) if alone_s is not None else None,
         calls_per_window=runs[0].calls,
         windows=sum(len(run.windows_s) for run in runs),
-        process_medians_s=tuple(median(run) for run in samples),
-        samples_s=samples,
+        samples_s=among,
+        alone_samples_s=alone,
         disturbed=tuple(why for run in runs for why in run.disturbed),
         error=error,
     )
-    return timed.model_copy(update={"unsteady": _unsteady(timed, context.sampling)})
+    unsteady = any(_unsteady(timed.model_copy(update=spread), context.sampling) for spread in spreads)
+    return timed.model_copy(update={"unsteady": unsteady})
+
+
+def _spread(samples: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The time that these samples of all processes give, and how far they lie apart."""
+    return {
+        "measured_s": median_of_medians(samples),
+        "ci95": interval(samples),
+        "process_medians_s": tuple(median(run) for run in samples),
+    }
 
 
 def _unsteady(shape: TimedShape, sampling: Sampling) -> bool:
     """Whether the shape's time would come out otherwise another time, by more than the published bounds."""
     return shape.half_width() > sampling.steady_half_width or shape.apart() > sampling.steady_apart
+
+
+def _overlapped(shape: TimedShape) -> bool:
+    """Whether a call is so much faster among others that they may have run at the same time."""
+    return shape.alone_s is not None and shape.among_s is not None and shape.among_s < OVERLAPPED * shape.alone_s - COLD_S
 
 
 def unexpected_arithmetic(problem: Problem, shapes: Sequence[ShapeScore], evidence: tuple[Evidence, ...]) -> str:

@@ -17,9 +17,9 @@ from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import half_width
-from arena.judge.sets import Disturbed, InputSpec, Sets, WindowResult, make, write
+from arena.judge.sets import Disturbed, InputSpec, Sets, WindowResult, choose, make, write
 from arena.judge.verify import verify, worse, written
-from arena.judge.window import public_window, retried, window
+from arena.judge.window import public_window, window
 from arena.judge.worker_client import Worker
 from arena.schema import Errors, LaunchMode
 
@@ -148,33 +148,39 @@ def _time_once(
             written(sets.all_outputs(calls), context.problem, shape)
             elapsed.append(done.elapsed_s + overhead.late_s(done, calls))
         for _ in range(sampling.alone_windows):
-            windows = _alone(context, worker, sets, shape, launch_mode)
-            for each in windows:
-                worst = worse(worst, verify(each, sets, context.code, context.problem, shape))
-                if each.unsampled:
-                    written(tuple(tensor.reshape(1, -1) for tensor in each.unsampled), context.problem, shape)
-            alone += [each.elapsed_s + overhead.late_s(each, 1) for each in windows]
+            alone += [each.elapsed_s + overhead.late_s(each, 1) for each in _alone(context, worker, sets, shape, launch_mode)]
     return ShapeTiming(launch_mode, calls, tuple(elapsed), tuple(alone), overhead, worst)
 
 
 def _alone(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode) -> list[WindowResult]:
-    """Windows of one call each on a GPU, from a cold cache: what a call takes that has no others beside it."""
+    """Windows of one call each on a GPU, from a cold cache: what a call takes that has no others beside it.
 
-    def play() -> list[WindowResult]:
-        inputs = [InputSpec("public", seed) for seed in context.seeds.take(min(sets.count, ALONE_CALLS))]
-        prepare = partial(make, sets, inputs, context.code, shape)
-        limit_s = context.sampling.call_limit_s
-        return gpu_window.run(worker, sets, inputs, prepare, launch_mode, 1, limit_s, alone=True)
+    Some, at secret places, are audits: of any input class, verified, and left out of what is returned.
+    """
+    sampling, count = context.sampling, min(sets.count, ALONE_CALLS)
+    audited = [1 + place for place in choose(count - 1, min(sampling.alone_audits, (count - 1) // 2))]
+    classes, dice = _classes(context, sets, shape), secrets.SystemRandom()
+    seeds = enumerate(context.seeds.take(count))
+    inputs = [InputSpec(dice.choice(classes) if index in audited else "public", seed) for index, seed in seeds]
+    prepare = partial(make, sets, inputs, context.code, shape)
+    how = (launch_mode, sampling.sample, sampling.call_limit_s)
+    windows = gpu_window.run(worker, sets, inputs, prepare, *how, alone=True, audited=audited)
+    for each in windows:
+        verify(each, sets, context.code, context.problem, shape)
+        if each.unsampled:
+            written(tuple(tensor.reshape(1, -1) for tensor in each.unsampled), context.problem, shape)
+    return [each for index, each in enumerate(windows, start=1) if index not in audited]
 
-    return retried(play)
+
+def _classes(context: ScoringContext, sets: Sets, shape: Shape) -> list[str]:
+    """The input classes whose tensors have the sizes of the public ones, so that they fit in the same buffers."""
+    fitting = (name for name in context.code.input_classes if context.input_layout(shape, name) == sets.input_layout)
+    return ["public", *fitting]
 
 
 def _audit_window(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode) -> None:
     """A window like the timed ones with half of its sets of hidden input classes. Several are verified; its time is dropped."""
-    # Classes whose tensors have the sizes of the public ones, so that they fit in the same buffers.
-    fitting = (name for name in context.code.input_classes if context.input_layout(shape, name) == sets.input_layout)
-    input_classes = ["public", *fitting]
-    dice = secrets.SystemRandom()
+    input_classes, dice = _classes(context, sets, shape), secrets.SystemRandom()
 
     def draw() -> list[InputSpec]:
         return [InputSpec(dice.choice((dice.choice(input_classes), "public")), seed) for seed in context.seeds.take(sets.count)]

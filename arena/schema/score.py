@@ -61,15 +61,17 @@ class TimedShape(Record):
     launch_mode: LaunchMode
     overhead_s: float | None = Field(default=None, ge=0)
     """The judge's own part of each window, in seconds, which was taken off. None in scores of arena 0.2 and before."""
+    among_s: Positive | None = None
+    """Seconds per call among others, the judge's own part taken off. None in scores of arena 0.2 and before."""
     alone_s: Positive | None = None
-    """Seconds of one call alone on a GPU, from a cold cache, the judge's own part taken off. `measured_s` is never less."""
+    """Seconds of one call alone on a GPU, from a cold cache, the judge's own part taken off. `measured_s` is the larger one."""
     alone_overhead_s: float | None = Field(default=None, ge=0)
     """That part."""
     unsteady: bool = False
     """True when half of `ci95` is wider, or the processes' medians lie farther apart, than the published method allows for. False
     in records from before this field."""
     vetoed: bool = False
-    """In scores of arena 0.2 and before: whether the GPU's clock, as the worker read it was over 10 % behind the judge's."""
+    """In scores of arena 0.2 and before: whether the GPU's clock, read by the worker, was over 10 % behind the judge's."""
     wall_s: Positive | None = None
     """Seconds per call by the judge's own clock, in scores of arena 0.2 and before."""
     calls_per_window: int
@@ -77,6 +79,8 @@ class TimedShape(Record):
     process_medians_s: tuple[Positive, ...]
     samples_s: tuple[tuple[Positive, ...], ...]
     """Seconds per call of every window, one tuple per worker process."""
+    alone_samples_s: tuple[tuple[Positive, ...], ...] = ()
+    """The same of every call alone."""
     disturbed: tuple[str, ...] = ()
     """Why the shape was timed again, one reason each time: a process ran while the judge made inputs, or windows were short."""
     error: Errors

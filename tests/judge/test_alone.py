@@ -13,6 +13,7 @@ from arena.judge import scoring, timing
 from arena.judge.context import SHORTEST_CALL_S, ScoringContext
 from arena.judge.device.memory import layout
 from arena.judge.overhead import Overhead
+from arena.judge.rejection import Rejection
 from arena.judge.sampling import GPU
 from arena.judge.sets import Disturbed, WindowResult
 from arena.schema import Device, LaunchMode
@@ -70,6 +71,36 @@ def test_a_call_gains_nothing_from_the_calls_beside_it(
     assert found.measured_s == pytest.approx(counted_us / 1e6)
     assert found.process_medians_s == pytest.approx((found.measured_s,) * 3)
     assert found.alone_s == pytest.approx(alone_us / 1e6)
+
+
+def test_calls_that_are_faster_than_the_hardware_among_others_are_no_score() -> None:
+    """A time alone that is possible hides nothing."""
+    large = SimpleNamespace(flops=lambda shape: 1.0, bytes=lambda shape: 5e7, name="made_up")
+    with pytest.raises(Rejection, match=r"20\.00 us, but the hardware needs 50\.00 us") as refused:
+        scoring._timed(replace(CONTEXT, problem=large), {"N": 1}, [process(20e-6, 51e-6)] * 3)
+    assert refused.value.verdict == "cheated"
+
+
+def test_both_times_are_on_record() -> None:
+    found = timed(*[process(100e-6, 130e-6)] * 3)
+    assert (found.among_s, found.alone_s, found.measured_s) == pytest.approx((100e-6, 130e-6, 130e-6))
+    assert [len(samples) for samples in (*found.samples_s, *found.alone_samples_s)] == [3] * 6
+    assert found.samples_s[0] == pytest.approx((100e-6,) * 3)
+    assert found.alone_samples_s[0] == pytest.approx((130e-6,) * 3)
+
+
+def test_a_time_that_does_not_count_still_makes_a_shape_unsteady() -> None:
+    """Else a submission whose windows scatter below its time alone would have no mark."""
+    apart = [process(call_s, 100e-6) for call_s in (60e-6, 80e-6, 99e-6)]
+    assert (timed(*apart).measured_s, timed(*apart).unsteady) == (pytest.approx(100e-6), True)
+    assert not timed(*[process(80e-6, 100e-6)] * 3).unsteady
+
+
+@pytest.mark.parametrize(
+    ("among_us", "alone_us", "flagged"), [(100.0, 112.0, False), (60.0, 82.0, False), (60.0, 100.0, True), (700.0, 850.0, True)]
+)
+def test_calls_much_faster_among_others_are_flagged(among_us: float, alone_us: float, flagged: bool) -> None:
+    assert scoring._overlapped(timed(*[process(among_us / 1e6, alone_us / 1e6)] * 3)) is flagged
 
 
 def test_the_least_overhead_of_all_processes_counts() -> None:

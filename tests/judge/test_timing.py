@@ -118,6 +118,13 @@ def test_score_records_what_disturbed_it(disturbed, review, monkeypatch, capsys)
     assert ("more than once" in shown) == result.review_suggested
 
 
+def test_windows_beyond_the_audits_never_hold_the_median():
+    """A submission may count its windows: careful in the first, which may be audits, and careless from then on."""
+    with pytest.raises(ValueError, match="max_windows 6 must be less than twice min_windows 3"):
+        replace(CPU, min_windows=3, max_windows=6)
+    assert replace(CPU, min_windows=3, max_windows=5)
+
+
 @needs_sandbox
 def test_one_worker_has_a_total_time_limit():
     result = scored("import time\n" + HONEST + "\n    time.sleep(0.5)\n", total_limit_s=3.0)
@@ -132,7 +139,7 @@ def test_one_worker_has_a_total_time_limit():
 )
 def test_anchor_is_read_once_it_has_settled(readings, taken):
     reading = iter(readings)
-    assert _settled_gb_s(lambda: next(reading), drift=0.01) == taken
+    assert _settled_gb_s(lambda: next(reading)) == taken
 
 
 def test_inner_phase_pauses_the_outer_one() -> None:

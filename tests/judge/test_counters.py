@@ -1,0 +1,109 @@
+"""The worker that reads the hardware's counters: its failure is a note, unless its processes do not die."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from arena.errors import SandboxError
+from arena.judge import kernels
+from arena.judge.rejection import Rejection
+from arena.schema import Evidence
+
+CONTEXT: Any = SimpleNamespace(memory=None, sampling=SimpleNamespace(build_limit_s=1.0, first_call_limit_s=1.0))
+FOUND = (Evidence(shape={"N": 1}),)
+
+
+class Fake:
+    """A worker that notes what happens to it."""
+
+    def __init__(self, fails: Exception | None = None, dies: Exception | None = None) -> None:
+        self.happened: list[str] = []
+        self.fails, self.dies = fails, dies
+
+    def wait_until_ready(self, memory: object) -> None:
+        self.happened.append("ready")
+
+    def load(self, limit_s: float) -> None:
+        self.happened.append("load")
+        if self.fails:
+            raise self.fails
+
+    def freeze(self) -> None:
+        self.happened.append("freeze")
+
+    def begin_kill(self) -> None:
+        self.happened.append("kill")
+
+
+@pytest.fixture
+def counters(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Counters whose workers are these fakes, one after the other."""
+    monkeypatch.setattr(kernels, "counters_command", lambda: ("ncu",))
+    with ExitStack() as stack:
+
+        def made(*workers: Fake | Exception) -> kernels.Counters:
+            left = list(workers)
+
+            @contextmanager
+            def start(**_: object) -> Iterator[Any]:
+                worker = left.pop(0)
+                if isinstance(worker, Exception):
+                    raise worker
+                yield worker
+                worker.happened.append("end")
+                if worker.dies:
+                    raise worker.dies
+
+            return kernels.Counters(CONTEXT, start, stack)
+
+        yield made
+
+
+def test_it_builds_once_and_is_stopped(counters: Any) -> None:
+    worker = Fake()
+    found = counters(worker)
+    found.build(())
+    found.build(())
+    assert worker.happened == ["ready", "load", "freeze"]
+    found.begin_kill()
+    assert worker.happened[-1] == "kill"
+
+
+@pytest.mark.parametrize("failure", [Rejection("crashed", "it raised"), MemoryError("it raised"), OSError("it raised")])
+def test_a_failed_build_is_a_note(counters: Any, failure: Exception) -> None:
+    worker = Fake(fails=failure)
+    found = counters(worker)
+    found.build(())
+    assert worker.happened[-1] == "end"
+    found.begin_kill()
+    assert "kill" not in worker.happened, "it has ended"
+    assert [each.note for each in found.read(FOUND)] == ["the worker for the counters failed: it raised"]
+
+
+def test_a_worker_that_does_not_start_is_a_note(counters: Any) -> None:
+    found = counters(SandboxError("no room"))
+    found.build(())
+    found.restart()
+    assert [each.note for each in found.read(FOUND)] == ["the worker for the counters did not start: no room"]
+
+
+def test_processes_that_do_not_die_are_the_verdict(counters: Any) -> None:
+    """Nothing may be timed beside them."""
+    found = counters(Fake(fails=Rejection("crashed", "it raised"), dies=Rejection("timed_out", "too long to die")))
+    with pytest.raises(Rejection, match="too long to die"):
+        found.build(())
+
+
+def test_a_restart_ends_the_one_that_has_the_submission(counters: Any) -> None:
+    first, second = Fake(), Fake()
+    found = counters(first, second)
+    found.build(())
+    found.restart()
+    assert first.happened[-1] == "end"
+    found.build(())
+    assert second.happened == ["ready", "load", "freeze"]
