@@ -12,7 +12,8 @@ solution.py      the submission that was scored
 score.json       the judge's score
 result.yaml      last: its existence means that the run is committed
 lock             locked by the arena process of the run while it lives
-.room            holds space on the disk for the files that end the run; gone when it ends
+
+A file without a name holds space on the disk for the files that end the run. It ends with the arena process, however that ends.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from arena import paths
 from arena.errors import ArenaError, DataError
@@ -65,7 +67,7 @@ class RunFolder:
         self.score = folder / "score.json"
         self.result = folder / "result.yaml"
         self.lock = folder / "lock"
-        self.room = folder / ".room"
+        self.room: IO[bytes] | None = None
 
     def event(self, kind: str, **data: object) -> None:
         """Append one line to events.jsonl: the time in UTC, the kind, and JSON data."""
@@ -76,10 +78,8 @@ class RunFolder:
 
     def free_room(self, keep_bytes: int = 0) -> None:
         """Free the space that the run holds on the disk, down to `keep_bytes`."""
-        if keep_bytes and self.room.exists():
-            os.truncate(self.room, keep_bytes)
-        elif not keep_bytes:
-            self.room.unlink(missing_ok=True)
+        if self.room and os.fstat(self.room.fileno()).st_size > keep_bytes:
+            self.room.truncate(keep_bytes)
 
 
 @dataclass(frozen=True)
@@ -103,21 +103,24 @@ def create(cell: Cell, *, manifest: Mapping[str, Any], root: Path) -> Iterator[R
         documents.write_json(reserved / "manifest.json", document)
         for name in ("agent", "work", "snapshots"):
             (reserved / name).mkdir()
-        with (reserved / ".room").open("wb") as room:
+        # A file without a name: a killed arena leaves nothing of it.
+        with tempfile.TemporaryFile(dir=reserved, buffering=0) as room:
             try:
                 os.posix_fallocate(room.fileno(), 0, ROOM_BYTES)
             except OSError as error:
                 shutil.rmtree(reserved)
                 text = f"{root}: a run needs {ROOM_BYTES >> 20} MiB here for its record, and more for its logs"
                 raise ArenaError(f"{text}: {error.strerror}") from None
-        # The folder gets its name last, so no list shows a run without its manifest or its lock.
-        reserved.rename(folder)
-        run = RunFolder(folder)
-        try:
-            run.event("created")
-            yield run
-        finally:
-            run.free_room()
+            # The folder gets its name last, so no list shows a run without its manifest or its lock.
+            reserved.rename(folder)
+            run = RunFolder(folder)
+            run.room = room
+            try:
+                run.event("created")
+                yield run
+            finally:
+                run.free_room()
+                run.room = None
 
 
 def commit(run: RunFolder, annotation: Annotation) -> None:

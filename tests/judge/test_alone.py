@@ -73,7 +73,7 @@ def test_a_call_gains_nothing_from_the_calls_beside_it(
     assert found.alone_s == pytest.approx(alone_us / 1e6)
 
 
-def test_calls_that_are_faster_than_the_hardware_among_others_are_no_score() -> None:
+def test_an_impossible_time_among_others_is_no_score() -> None:
     """A time alone that is possible hides nothing."""
     large = SimpleNamespace(flops=lambda shape: 1.0, bytes=lambda shape: 5e7, name="made_up")
     with pytest.raises(Rejection, match=r"20\.00 us, but the hardware needs 50\.00 us") as refused:
@@ -89,7 +89,7 @@ def test_both_times_are_on_record() -> None:
     assert found.alone_samples_s[0] == pytest.approx((130e-6,) * 3)
 
 
-def test_a_time_that_does_not_count_still_makes_a_shape_unsteady() -> None:
+def test_the_smaller_time_marks_a_shape_unsteady_too() -> None:
     """Else a submission whose windows scatter below its time alone would have no mark."""
     apart = [process(call_s, 100e-6) for call_s in (60e-6, 80e-6, 99e-6)]
     assert (timed(*apart).measured_s, timed(*apart).unsteady) == (pytest.approx(100e-6), True)

@@ -41,16 +41,15 @@ def annotation(run: RunFolder) -> Annotation:
 
 def test_a_run_holds_room_until_it_ends(tmp_path: Path) -> None:
     with run_folder.create(cell(), manifest={}, root=tmp_path / "runs") as run:
-        held = [run.room.stat().st_blocks * 512]
-        run.free_room(keep_bytes=1 << 20)
-        held.append(run.room.stat().st_blocks * 512)
-        assert held[0] >= run_folder.ROOM_BYTES and 1 << 20 <= held[1] < 2 << 20
-        run.free_room()
-        run.free_room(keep_bytes=1 << 20)
-        assert not run.room.exists()
-    with run_folder.create(cell(), manifest={}, root=tmp_path / "runs") as run:
-        pass
-    assert not run.room.exists()
+        assert run.room is not None
+        held = []
+        for keep_bytes in (run_folder.ROOM_BYTES, 1 << 20, 0, 1 << 20):
+            run.free_room(keep_bytes)
+            held.append(os.fstat(run.room.fileno()).st_blocks * 512)
+        assert held[0] >= run_folder.ROOM_BYTES and 1 << 20 <= held[1] < 2 << 20 and held[2:] == [0, 0]
+        # Without a name, so that a kill of arena leaves nothing of it.
+        assert os.fstat(run.room.fileno()).st_nlink == 0
+    assert run.room is None
 
 
 def test_a_disk_without_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +72,6 @@ def test_run_writes_its_files_in_order(tmp_path: Path) -> None:
             "agent",
             "work",
             "snapshots",
-            ".room",
         }
         manifest = json.loads(run.manifest.read_text())
         assert manifest["run_id"] == run.run_id
