@@ -179,7 +179,7 @@ def test_prompt_without_latency_shapes_mentions_none() -> None:
     asked = catalog.problem("fp8_gemm")
     template = paths.problems() / "kit" / "prompt.md.j2"
     cpu, gpu = (
-        render(template, problem=asked, profile=profile, shapes=asked.shapes[profile], machine="a machine")
+        render(template, problem=asked, profile=profile, shapes=asked.shapes[profile], machine="a machine", budget=None)
         for profile in ("cpu", "gpu")
     )
     assert "small ones" not in cpu
