@@ -74,6 +74,7 @@ def test_verdict(path):
 ANYWHERE = sorted({found.path for found in honest("cpu") if found.path.parent == HONEST})
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("path", ANYWHERE, ids=lambda path: path.stem)
 def test_honest_submissions_pass(path):
