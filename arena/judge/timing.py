@@ -148,12 +148,16 @@ def _time_once(
             written(sets.all_outputs(calls), context.problem, shape)
             elapsed.append(done.elapsed_s + overhead.late_s(done, calls))
         for _ in range(sampling.alone_windows):
-            alone += [each.elapsed_s + overhead.late_s(each, 1) for each in _alone(context, worker, sets, shape, launch_mode)]
+            for each, error in _alone(context, worker, sets, shape, launch_mode):
+                worst = worse(worst, error)
+                alone.append(each.elapsed_s + overhead.late_s(each, 1))
     return ShapeTiming(launch_mode, calls, tuple(elapsed), tuple(alone), overhead, worst)
 
 
-def _alone(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode) -> list[WindowResult]:
-    """Windows of one call each on a GPU, from a cold cache: what a call takes that has no others beside it.
+def _alone(
+    context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode
+) -> list[tuple[WindowResult, Errors]]:
+    """Windows of one call each on a GPU, from a cold cache, with their errors: what a call takes that has no others beside it.
 
     Some, at secret places, are audits: of any input class, verified, and left out of what is returned.
     """
@@ -165,11 +169,14 @@ def _alone(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, la
     prepare = partial(make, sets, inputs, context.code, shape)
     how = (launch_mode, sampling.sample, sampling.call_limit_s)
     windows = gpu_window.run(worker, sets, inputs, prepare, *how, alone=True, audited=audited)
-    for each in windows:
-        verify(each, sets, context.code, context.problem, shape)
+    found = []
+    for index, each in enumerate(windows, start=1):
+        error = verify(each, sets, context.code, context.problem, shape)
         if each.unsampled:
             written(tuple(tensor.reshape(1, -1) for tensor in each.unsampled), context.problem, shape)
-    return [each for index, each in enumerate(windows, start=1) if index not in audited]
+        if index not in audited:
+            found.append((each, error))
+    return found
 
 
 def _classes(context: ScoringContext, sets: Sets, shape: Shape) -> list[str]:

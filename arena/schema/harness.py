@@ -68,7 +68,7 @@ class AccountFault(Record):
     """One way in which a provider says that the user's account is at fault, and not the request."""
 
     apis: tuple[Api, ...] = ()
-    """Interfaces on which it is said; empty: all."""
+    """Interfaces whose answers show it; empty: all."""
     status: int
     """Of the answer."""
     code: str | None = None
