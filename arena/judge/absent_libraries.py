@@ -18,7 +18,7 @@ from arena.judge.stub_library import stub
 from arena.paths import secrets
 from arena.sandboxes import SandboxSpec
 from arena.sandboxes.host import survey
-from arena.sandboxes.profile import bwrap_arguments, shown_paths
+from arena.sandboxes.profile import profile
 from arena.sandboxes.python_env import current_python
 from arena.schema import VendorLibrary
 
@@ -39,7 +39,7 @@ def without(spec: SandboxSpec, libraries: tuple[VendorLibrary, ...]) -> SandboxS
     if not libraries:
         return spec
     python = current_python()
-    shown = shown_paths(bwrap_arguments(spec, python, survey(secrets())))
+    shown = profile(spec, python, survey(secrets())).shown
     return replace(spec, replaced=stubs(shown, libraries, python.hidden))
 
 

@@ -1,7 +1,5 @@
-"""From a `SandboxSpec` to bwrap's argument list: a pure function, so the sandbox can be read and tested without starting it.
-
-The list holds text, `bytes` that bwrap reads from a descriptor, and the `Path` of a host folder, file or device, which the
-start of bwrap may replace by another name.
+"""From a `SandboxSpec` to a `Profile`: all that a sandbox shows, as data. A pure function, so that it can be read and tested
+without a sandbox. Each backend renders the same profile: bwrap/arguments.py and docker/plan.py.
 """
 
 from __future__ import annotations
@@ -10,8 +8,7 @@ import functools
 import importlib.util
 import marshal
 from collections.abc import Mapping
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from arena.errors import SandboxError
@@ -21,65 +18,112 @@ from arena.sandboxes.programs.init import HOME_FILES
 from arena.sandboxes.python_env import PythonEnvironment
 from arena.sandboxes.seccomp import compile_filter
 
-Argument = str | bytes | Path
-
 PROGRAMS = Path(__file__).with_name("programs")
 INIT_INSIDE = "/run/arena/init.pyc"
-
-NAMESPACES = (
-    "--unshare-user",  # explicit: `--unshare-all` only tries, and goes on without one
-    "--unshare-ipc",  # else the host's SysV shared memory opens
-    "--unshare-pid",  # else daemons outlive the sandbox and host processes can be seen and killed
-    "--unshare-uts",
-    "--unshare-cgroup-try",  # hides the cgroup's path; old kernels have no such namespace
-)
-OWN_NETWORK = "--unshare-net"
-"""Left out only for an open network: then abstract sockets, the host's loopback and a cloud's metadata address are reachable."""
-# No `--die-with-parent`: when the control socket closes, init.py ends the sandbox, however arena died. That option kills
-# bwrap, and just after its fork bwrap's child waits for a message from it: it waited for ever.
-IDENTITY = (
-    *("--uid", "1000", "--gid", "1000"),  # a stable identity, not a drop of privileges: launch.py does that
-    "--disable-userns",  # no user namespaces below: the kernel's widest attack surface for the unprivileged
-    "--new-session",  # no controlling terminal to type into
-    "--as-pid-1",  # our own init.py instead of bwrap's, whose memory the command could read
-    *("--cap-drop", "ALL"),  # started by root without this, the sandbox keeps every capability
-    *("--hostname", "arena"),
-)
-MADE_UP = {
-    "/etc/passwd": b"agent:x:1000:1000:agent:/home/agent:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
-    "/etc/group": b"agent:x:1000:\nnogroup:x:65534:\n",
-    "/etc/hosts": b"127.0.0.1 localhost arena\n::1 localhost\n",
-    "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files dns\n",
-}
-"""These name no account and no host of this machine."""
+USER = 1000
+"""The user's and the group's number inside, where the sandbox has a user namespace of its own."""
+HOSTNAME = "arena"
+WORKSPACE = "/workspace"  # the working folder of the command
 
 
-def bwrap_arguments(spec: SandboxSpec, python: PythonEnvironment, host: Host) -> tuple[Argument, ...]:
-    """bwrap's options for this sandbox. SandboxError when the spec asks for something forbidden or impossible."""
+@dataclass(frozen=True)
+class Bind:
+    """A host path at `target`; or a file with these bytes and that mode. Read-only unless `writable`."""
+
+    target: str
+    source: Path | bytes
+    mode: int = 0o444
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A tmpfs for files that programs write. Its size limits their bytes, not their number."""
+
+    target: str
+    size_bytes: int
+    mode: int
+
+
+@dataclass(frozen=True)
+class Cover:
+    """An empty read-only folder over one that must not be seen."""
+
+    target: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """A symbolic link at `target`."""
+
+    target: str
+    to: str
+
+
+@dataclass(frozen=True)
+class Folder:
+    """An empty folder of the read-only root."""
+
+    target: str
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device node of the host, under the same name."""
+
+    path: Path
+
+
+Entry = Bind | Memory | Cover | Link | Folder | Device
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a sandbox shows besides a /proc and a /dev of its own. Nothing else of the host is in it."""
+
+    entries: tuple[Entry, ...]  # in the order of mounting: an entry may lie inside an earlier one
+    environment: Mapping[str, str]  # all variables
+    own_network: bool
+    """False shares the host's network: abstract sockets, the host's loopback and a cloud's metadata address are reachable."""
+    filter: bytes  # the system call filter, as BPF
+
+    @property
+    def shown(self) -> tuple[Path, ...]:
+        """The host's files and folders that the sandbox shows."""
+        return tuple(entry.source for entry in self.entries if isinstance(entry, Bind) and isinstance(entry.source, Path))
+
+
+def profile(spec: SandboxSpec, python: PythonEnvironment, host: Host, user: int = USER) -> Profile:
+    """The profile of this sandbox, whose user and group have that number inside.
+
+    SandboxError when the spec asks for something forbidden or impossible.
+    """
+    if spec.kind == "worker" and (spec.network != "none" or spec.bridges):
+        raise SandboxError("a submission runs without any network: only an agent's sandbox may have one, or a bridge")
     host = replace(host, replaced=spec.replaced)
-    arguments: tuple[Argument, ...] = (
-        *NAMESPACES,
-        *_network(spec, host),
-        *IDENTITY,
-        "--clearenv",
-        *(word for variable in environment(spec, python, host).items() for word in ("--setenv", *variable)),
+    entries = (
         *_system(python, host),
+        *_made_up(user),
+        *([Bind("/etc/resolv.conf", host.resolver)] if spec.network == "open" else []),
         *_python(python, host),
-        # Stays writable: cuInit writes its threads' names there. A fresh one: the host's shows the host's processes.
-        *("--proc", "/proc"),
         *_devices(spec, host),
-        *_memory("/tmp", spec.limits.tmp_bytes, "1777"),
-        *_memory("/home/agent", spec.limits.home_bytes, "0700"),
+        Memory("/dev/shm", spec.limits.shm_bytes, 0o1777),
+        Memory("/tmp", spec.limits.tmp_bytes, 0o1777),
+        Memory("/home/agent", spec.limits.home_bytes, 0o700),
         *_work(spec, host),
         *_bridges(spec),
-        # Last, when every mount point exists: without this `/` and `/dev` are writable memory without a bound.
-        *("--remount-ro", "/dev", "--remount-ro", "/"),
-        *("--add-seccomp-fd", compile_filter(deny_affinity=spec.cpus is not None, internet_sockets=internet_sockets(spec))),
     )
-    if broken := [word for word in arguments if isinstance(word, str) and "\0" in word]:
+    made = Profile(
+        entries,
+        environment(spec, python, host),
+        own_network=spec.network != "open",
+        filter=compile_filter(deny_affinity=spec.cpus is not None, internet_sockets=internet_sockets(spec)),
+    )
+    targets = (entry.target for entry in entries if not isinstance(entry, Device))
+    if broken := [word for word in (*targets, *made.environment, *made.environment.values()) if "\0" in word]:
         # It would end the option, and the text after it would be another one.
         raise SandboxError(f"{broken[0]!r} holds a NUL character, which no variable or path of a sandbox may contain")
-    return arguments
+    return made
 
 
 def internet_sockets(spec: SandboxSpec) -> bool:
@@ -93,11 +137,6 @@ def compiled(program: str) -> bytes:
     source = PROGRAMS / f"{program}.py"
     code = compile(source.read_bytes(), source.name, "exec", dont_inherit=True)
     return importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
-
-
-def shown_paths(arguments: tuple[Argument, ...]) -> tuple[Path, ...]:
-    """The host's files and folders that a sandbox with these arguments shows."""
-    return tuple(path for option, path in pairwise(arguments) if option in ("--ro-bind", "--bind") and isinstance(path, Path))
 
 
 def init_command(spec: SandboxSpec, python: PythonEnvironment, control: int, sockets: Mapping[int, int]) -> list[str]:
@@ -120,77 +159,74 @@ def environment(spec: SandboxSpec, python: PythonEnvironment, host: Host) -> dic
     return own | dict(spec.env)
 
 
-def _system(python: PythonEnvironment, host: Host) -> list[Argument]:
+def _system(python: PythonEnvironment, host: Host) -> list[Entry]:
     """/usr and single files of /etc. A path of the host that is not named here is absent."""
-    arguments = _bind(Path("/usr"), "/usr", host, python.hidden)
-    for path, target in host.system:
-        arguments += ["--symlink", target, path] if target is not None else _bind(Path(path), path, host)
+    entries = _bound(Path("/usr"), "/usr", host, python.hidden)
+    for path, to in host.system:
+        entries += [Link(path, to)] if to is not None else _bound(Path(path), path, host)
     for source in host.etc:
-        arguments += _bind(source, str(source), host)
-    for path, text in MADE_UP.items():
-        arguments += _file(path, text)
-    return arguments
+        entries += _bound(source, str(source), host)
+    return entries
 
 
-def _python(python: PythonEnvironment, host: Host) -> list[Argument]:
+def _made_up(user: int) -> list[Entry]:
+    """Files of /etc that name no account and no host of this machine."""
+    files = {
+        "passwd": f"agent:x:{user}:{user}:agent:/home/agent:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+        "group": f"agent:x:{user}:\nnogroup:x:65534:\n",
+        "hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
+        "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    }
+    return [Bind(f"/etc/{name}", text.encode()) for name, text in files.items()]
+
+
+def _python(python: PythonEnvironment, host: Host) -> list[Entry]:
     """/opt/python and a virtual environment at /opt/venv whose packages are bound one by one."""
-    arguments: list[Argument] = []
-    if python.prefix is not None:
-        arguments += _bind(python.prefix, "/opt/python", host, python.hidden)
+    entries = [] if python.prefix is None else _bound(python.prefix, "/opt/python", host, python.hidden)
     home = python.interpreter.rsplit("/", 1)[0]
     config = f"home = {home}\ninclude-system-site-packages = false\nversion = {python.version}\n"
-    arguments += _file("/opt/venv/pyvenv.cfg", config.encode())
-    for name in ("python", "python3"):
-        arguments += ["--symlink", python.interpreter, f"/opt/venv/bin/{name}"]
     site = f"/opt/venv/lib/python{python.version}/site-packages"
-    arguments += ["--dir", site]
-    for entry in python.packages:
-        arguments += _bind(entry, f"{site}/{entry.name}", host)
+    entries += [
+        Bind("/opt/venv/pyvenv.cfg", config.encode()),
+        *(Link(f"/opt/venv/bin/{name}", python.interpreter) for name in ("python", "python3")),
+        Folder(site),
+    ]
+    for package in python.packages:
+        entries += _bound(package, f"{site}/{package.name}", host)
     for name, source in (python.commands or {}).items():
-        destination = f"/opt/venv/bin/{name}"
-        arguments += _bind(source, destination, host) if isinstance(source, Path) else _file(destination, source, "0555")
-    return arguments
+        target = f"/opt/venv/bin/{name}"
+        entries += _bound(source, target, host) if isinstance(source, Path) else [Bind(target, source, 0o555)]
+    return entries
 
 
-def _devices(spec: SandboxSpec, host: Host) -> list[Argument]:
-    """/dev with the one GPU's nodes and no other device of the host; its profiler. A sandbox shares driver and device memory."""
-    arguments = ["--dev", "/dev", *_memory("/dev/shm", spec.limits.shm_bytes, "1777")]  # bwrap's own /dev/shm has no limit
+def _devices(spec: SandboxSpec, host: Host) -> list[Entry]:
+    """The one GPU's nodes, and its profiler. Sandboxes share the driver and the device's memory."""
     if spec.gpu is None:
-        return arguments
+        return []
     node = Path(f"/dev/nvidia{spec.gpu}")
     if node not in host.devices:
         there = ", ".join(map(str, host.devices)) or "none"
         raise SandboxError(
             f"{node} does not exist (GPU device nodes of this machine: {there}); choose another GPU or run on the CPU"
         )
-    if host.profiler:
-        arguments += _bind(PROFILER, str(PROFILER), host)
-    for path in (node, *(Path("/dev", name) for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"))):
-        if path in host.devices:
-            arguments += ["--dev-bind", path, str(path)]  # a plain bind is `nodev`: "Insufficient Permissions"
-    return arguments
+    nodes = (node, *(Path("/dev", name) for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")))
+    profiler = _bound(PROFILER, str(PROFILER), host) if host.profiler else []
+    return [*profiler, *(Device(path) for path in nodes if path in host.devices)]
 
 
-def _memory(path: str, size_bytes: int, mode: str) -> list[Argument]:
-    """The sandbox's own memory for files that programs write. `--size` limits bytes, not files."""
-    return ["--size", str(size_bytes), "--perms", mode, "--tmpfs", path]
-
-
-def _work(spec: SandboxSpec, host: Host) -> list[Argument]:
+def _work(spec: SandboxSpec, host: Host) -> list[Entry]:
     """The workspace, the sandbox's files, and process 1."""
-    arguments: list[Argument] = ["--dir", "/workspace"]
+    entries: list[Entry] = [Folder(WORKSPACE)]
     if spec.workspace is not None:
         # It lies in a secret folder, that of all runs. Only the workspace may.
-        arguments += ["--bind", spec.workspace, "/workspace", *_covers(spec.workspace, "/workspace", host, ())]
-    arguments += _file(INIT_INSIDE, compiled("init"))
+        entries += [Bind(WORKSPACE, spec.workspace, writable=True), *_covers(spec.workspace, WORKSPACE, host, ())]
+    entries.append(Bind(INIT_INSIDE, compiled("init")))
     for path, folder in spec.binds.items():
-        arguments += _bind(folder, _absolute(path), host)
-    for path, data in spec.files.items():
-        arguments += _file(_absolute(path), data)
-    for path, data in spec.home.items():
-        # Not in HOME itself: there a mount could be neither replaced nor removed. init.py copies them.
-        arguments += _file(f"{HOME_FILES}{_absolute(f'/{path}')}", data)
-    return [*arguments, "--chdir", "/workspace"]
+        entries += _bound(folder, _absolute(path), host)
+    entries += [Bind(_absolute(path), data) for path, data in spec.files.items()]
+    # Not in HOME itself: there a mount could be neither replaced nor removed. init.py copies them.
+    entries += [Bind(f"{HOME_FILES}{_absolute(f'/{path}')}", data) for path, data in spec.home.items()]
+    return entries
 
 
 def _absolute(path: str) -> str:
@@ -201,53 +237,36 @@ def _absolute(path: str) -> str:
     return path
 
 
-def _network(spec: SandboxSpec, host: Host) -> list[Argument]:
-    """A network of its own that holds only its loopback; or, for an open network, the host's with its name servers."""
-    if spec.kind == "worker" and (spec.network != "none" or spec.bridges):
-        raise SandboxError("a submission runs without any network: only an agent's sandbox may have one, or a bridge")
-    if spec.network != "open":
-        return [OWN_NETWORK]
-    return _file("/etc/resolv.conf", host.resolver)
-
-
-def _bridges(spec: SandboxSpec) -> list[Argument]:
+def _bridges(spec: SandboxSpec) -> list[Entry]:
     """The program of the bridges, beside init.py, which imports it. The sockets reach process 1 as descriptors: none is shown."""
     for port in spec.bridges:
         if not 1024 <= port < 1 << 16:
             raise SandboxError(f"a bridge on port {port}: process 1 is not root and listens on ports from 1024 to 65535 only")
-    return _file("/run/arena/bridge.pyc", compiled("bridge")) if spec.bridges else []
+    return [Bind("/run/arena/bridge.pyc", compiled("bridge"))] if spec.bridges else []
 
 
-def _file(path: str, data: bytes, mode: str = "0444") -> list[Argument]:
-    return ["--perms", mode, "--ro-bind-data", data, path]
-
-
-def _bind(source: Path, destination: str, host: Host, hidden: tuple[Path, ...] = ()) -> list[Argument]:
+def _bound(source: Path, target: str, host: Host, hidden: tuple[Path, ...] = ()) -> list[Entry]:
     """A host path, read-only, with secret and `hidden` paths in it covered, and replaced files as they are to be shown."""
     for secret in (*host.secret_folders, *host.secret_files):
         if _inside(source, secret):
-            raise SandboxError(f"{source} would be shown in the sandbox at {destination}, but lies in {secret}, which is secret")
+            raise SandboxError(f"{source} would be shown in the sandbox at {target}, but lies in {secret}, which is secret")
     if source in host.replaced:
-        return _file(destination, host.replaced[source])
-    return ["--ro-bind", source, destination, *_covers(source, destination, host, hidden)]
+        return [Bind(target, host.replaced[source])]
+    return [Bind(target, source), *_covers(source, target, host, hidden)]
 
 
-def _covers(source: Path, destination: str, host: Host, hidden: tuple[Path, ...]) -> list[Argument]:
-    """Empty read-only folders and files over the paths below `source` that must not be seen, and other content over replaced
-    files."""
+def _covers(source: Path, target: str, host: Host, hidden: tuple[Path, ...]) -> list[Entry]:
+    """Covers over the folders and files below `source` that must not be seen, and other content over replaced files."""
     folders = {path for path in (*host.secret_folders, *hidden) if _inside(path, source) and path != source}
-    files = {path: content for path, content in host.replaced.items() if _inside(path, source)}
-    secret = {path for path in host.secret_files if _inside(path, source) and path != source}
-    arguments: list[Argument] = []
-    for path in sorted(folders | secret | files.keys()):
+    files = {path: Bind("", content) for path, content in host.replaced.items() if _inside(path, source)}
+    files |= {path: Bind("", b"", 0o000) for path in host.secret_files if _inside(path, source) and path != source}
+    entries: list[Entry] = []
+    for path in sorted(folders | files.keys()):
         if not folders.isdisjoint(path.parents):
             continue  # under a cover already, where nothing can be mounted any more
-        place = f"{destination}/{path.relative_to(source)}"
-        if path in folders:
-            arguments += ["--perms", "0555", "--tmpfs", place, "--remount-ro", place]
-        else:
-            arguments += _file(place, b"", "0000") if path in secret else _file(place, files[path])
-    return arguments
+        place = f"{target}/{path.relative_to(source)}"
+        entries.append(Cover(place) if path in folders else replace(files[path], target=place))
+    return entries
 
 
 def _inside(path: Path, folder: Path) -> bool:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from arena.sandboxes import SandboxSpec
+from arena.sandboxes.bwrap.arguments import Argument, bwrap_arguments
 from arena.sandboxes.host import survey
-from arena.sandboxes.profile import Argument, bwrap_arguments
+from arena.sandboxes.profile import profile
 from arena.sandboxes.python_env import PythonEnvironment
 from arena.system import process
 from escape.host_namespaces import CONTROL_UID
@@ -76,7 +77,7 @@ def build(variant: str, spec: SandboxSpec, lure: str) -> WeakenedSandbox:
     """The sandbox of that variant, with the same files and the system's Python, which every user may run."""
     version = process.run([str(SYSTEM_PYTHON), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], limit_s=20).stdout
     python = PythonEnvironment(version=version.decode().strip(), interpreter=str(SYSTEM_PYTHON.resolve()))
-    words = weaken(variant, list(bwrap_arguments(spec, python, survey(()))))
+    words = weaken(variant, list(bwrap_arguments(profile(spec, python, survey(())))))
     options, fds = [], []
     for word in words:
         if isinstance(word, bytes):

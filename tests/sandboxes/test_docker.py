@@ -1,4 +1,4 @@
-"""What only the docker backend has: the translation of bwrap's arguments as data, its engine, and the container's own parts."""
+"""What only the docker backend has: the rendering of a profile as data, its engine, and the container's own parts."""
 
 import io
 import os
@@ -17,9 +17,9 @@ from sandbox_programs import ROOT
 from arena.errors import SandboxError, UsageError
 from arena.sandboxes import MIB, Limits, SandboxSpec, lifecycle
 from arena.sandboxes.backends import backend
-from arena.sandboxes.docker.plan import EMPTY_TMPFS, Bind, container_plan, image, mount_points
+from arena.sandboxes.docker.plan import EMPTY_TMPFS, container_plan, image, mount_points
 from arena.sandboxes.host import Host
-from arena.sandboxes.profile import bwrap_arguments
+from arena.sandboxes.profile import Bind, profile
 from arena.sandboxes.python_env import PythonEnvironment
 from arena.system import tempdirs
 
@@ -33,14 +33,15 @@ DOCKERD = ROOT / "scripts" / "dockerd"
 PYTHON = PythonEnvironment(version="3.12", interpreter="/usr/bin/python3.12", library_path="/opt/python/lib")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a sandbox a user of its own")
 
-# ---------------------------------------------------------------- the translation
+# ---------------------------------------------------------------- the rendering
 
 
 def planned(spec=None, host=None, mounts=()):
-    return container_plan(bwrap_arguments(spec or SandboxSpec("worker", ("true",)), PYTHON, host or Host()), 64123, 64124, mounts)
+    shown = profile(spec or SandboxSpec("worker", ("true",)), PYTHON, host or Host(), user=64123)
+    return container_plan(shown, 64123, mounts)
 
 
-def test_every_bwrap_argument_is_translated():
+def test_every_kind_of_entry_is_rendered():
     host = Host(
         system=(("/bin", "usr/bin"), ("/lib64", None)),
         devices=(Path("/dev/nvidia0"), Path("/dev/nvidiactl")),
@@ -52,26 +53,20 @@ def test_every_bwrap_argument_is_translated():
         SandboxSpec("agent", ("true",), workspace=Path("/w"), gpu=0, files=files, bridges=bridges, env={"A": "1"}), host
     )
     assert made.links["/bin"] == "usr/bin" and made.links["/opt/venv/bin/python"] == "/usr/bin/python3.12"
-    assert Bind(Path("/usr"), "/usr") in made.binds and not [bind for bind in made.binds if bind.source == Path("/s/sock")]
-    assert [bind for bind in made.binds if not bind.read_only] == [Bind(Path("/w"), "/workspace", read_only=False)]
-    assert tuple(made.devices) == host.devices and made.environment["A"] == "1"
-    assert Bind(b"", "/usr/key", 0o000) in made.binds and made.tmpfs["/usr/secret"] == EMPTY_TMPFS
-    assert (made.identity["--hostname"], made.own_network) == ("arena", True)
+    assert Bind("/usr", Path("/usr")) in made.binds and not [bind for bind in made.binds if bind.source == Path("/s/sock")]
+    assert [bind for bind in made.binds if bind.writable] == [Bind("/workspace", Path("/w"), writable=True)]
+    assert tuple(made.devices) == host.devices and made.profile.environment["A"] == "1"
+    assert Bind("/usr/key", b"", 0o000) in made.binds and made.tmpfs["/usr/secret"] == EMPTY_TMPFS
 
 
 def test_replaced_files_are_bound_with_their_content():
     made = planned(SandboxSpec("worker", ("true",), replaced={Path("/usr/lib/libx.so"): b"stub"}), mounts=(Path("/usr/lib"),))
-    assert {Bind(Path("/usr/lib"), "/usr/lib"), Bind(b"stub", "/usr/lib/libx.so", 0o444)} <= set(made.binds)
-
-
-def test_an_option_without_a_translation_is_an_error():
-    with pytest.raises(SandboxError, match="no translation of bwrap's '--overlay'"):
-        container_plan(("--uid", "1000", "--hostname", "arena", "--overlay", "/x"), 1, 1)
+    assert {Bind("/usr/lib", Path("/usr/lib")), Bind("/usr/lib/libx.so", b"stub")} <= set(made.binds)
 
 
 def test_private_places_are_limited_and_the_users_own():
     made = planned(SandboxSpec("worker", ("true",), limits=Limits(tmp_bytes=1, home_bytes=2, shm_bytes=3)))
-    owned = "uid=64123,gid=64124"
+    owned = "uid=64123,gid=64123"
     assert made.tmpfs["/tmp"] == f"rw,exec,nosuid,nodev,size=1,{owned},mode=1777"
     assert made.tmpfs["/home/agent"] == f"rw,exec,nosuid,nodev,size=2,{owned},mode=0700"
     assert made.tmpfs["/dev/shm"] == f"rw,exec,nosuid,nodev,size=3,{owned},mode=1777"
@@ -85,7 +80,7 @@ def test_folders_above_a_private_file_are_the_users():
 
 def test_accounts_have_the_user_ids_of_the_host():
     files = {bind.target: bind.source for bind in planned().binds if isinstance(bind.source, bytes)}
-    assert files["/etc/passwd"].startswith(b"agent:x:64123:64124:") and files["/etc/group"].startswith(b"agent:x:64124:")
+    assert files["/etc/passwd"].startswith(b"agent:x:64123:64123:") and files["/etc/group"].startswith(b"agent:x:64123:")
     assert files["/etc/resolv.conf"] == files["/etc/hostname"] == b""
 
 
@@ -93,8 +88,8 @@ def test_mounts_below_a_bound_folder_are_bound_unless_covered():
     mounts = tuple(map(Path, ("/", "/usr", "/usr/lib/x", "/usr/secret/y", "/usrlocal", "/home")))
     made = planned(host=Host(secret_folders=(Path("/usr/secret"),)), mounts=mounts)
     assert [bind for bind in made.binds if bind.source in mounts] == [
-        Bind(Path("/usr"), "/usr"),
-        Bind(Path("/usr/lib/x"), "/usr/lib/x"),
+        Bind("/usr", Path("/usr")),
+        Bind("/usr/lib/x", Path("/usr/lib/x")),
     ]
 
 

@@ -1,4 +1,4 @@
-"""bwrap's argument list as data: nothing is started here."""
+"""The profile of a sandbox, and its rendering for bwrap: nothing is started here."""
 
 from pathlib import Path
 
@@ -6,8 +6,9 @@ import pytest
 
 from arena.errors import SandboxError
 from arena.sandboxes import Limits, SandboxSpec
+from arena.sandboxes.bwrap.arguments import bwrap_arguments
 from arena.sandboxes.host import Host, survey
-from arena.sandboxes.profile import bwrap_arguments, environment, internet_sockets, shown_paths
+from arena.sandboxes.profile import environment, internet_sockets, profile
 from arena.sandboxes.python_env import PythonEnvironment, closure, current_python, entries, required
 
 PYTHON = PythonEnvironment(
@@ -21,7 +22,7 @@ def spec(**fields):
 
 
 def arguments_of(given=None, python=PYTHON, host=None):
-    return bwrap_arguments(given or spec(), python, host or Host())
+    return bwrap_arguments(profile(given or spec(), python, host or Host()))
 
 
 def at(arguments, *sequence):
@@ -209,8 +210,8 @@ def test_secret_wins_over_a_replaced_file():
 
 def test_shown_paths_are_those_that_are_bound():
     host = Host(system=(("/bin", "usr/bin"), ("/lib64", None)), etc=(Path("/etc/ld.so.cache"),), devices=(Path("/dev/nvidia0"),))
-    arguments = arguments_of(spec(workspace=Path("/w"), gpu=0, binds={"/opt/x": Path("/x")}), host=host)
-    assert shown_paths(arguments) == tuple(map(Path, ("/usr", "/lib64", "/etc/ld.so.cache", "/h/py", "/w", "/x")))
+    made = profile(spec(workspace=Path("/w"), gpu=0, binds={"/opt/x": Path("/x")}), PYTHON, host)
+    assert made.shown == tuple(map(Path, ("/usr", "/lib64", "/etc/ld.so.cache", "/h/py", "/w", "/x")))
 
 
 def test_a_workspace_may_lie_in_a_secret_and_hold_a_covered_one():

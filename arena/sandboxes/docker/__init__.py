@@ -21,7 +21,7 @@ from arena.sandboxes.docker.plan import container_plan, mount_points
 from arena.sandboxes.docker.start import Container, start
 from arena.sandboxes.host import survey
 from arena.sandboxes.lifecycle import bounded_workspace, lifetime, limit_checks, throw_away_user, validated
-from arena.sandboxes.profile import bwrap_arguments
+from arena.sandboxes.profile import profile
 from arena.sandboxes.python_env import current_python
 from arena.sandboxes.running import SandboxHandle, await_dying
 
@@ -46,8 +46,8 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
         mount = bounded_workspace(spec if sees_our_mounts() else unbounded, uid, stack)
         if mount is not None:
             spec = replace(spec, workspace=mount.path)
-        arguments = bwrap_arguments(spec, current_python(), survey(arena_secrets() if secrets is None else secrets))
-        plan = container_plan(arguments, uid, uid, mount_points(Path("/proc/self/mountinfo").read_text()))
+        shown = profile(spec, current_python(), survey(arena_secrets() if secrets is None else secrets), user=uid)
+        plan = container_plan(shown, uid, mount_points(Path("/proc/self/mountinfo").read_text()))
         running, container = start(engine, stack, spec, plan, uid, mount)
         stack.callback(running.close)
         checks, enforced = limit_checks(spec, container.group, mount)

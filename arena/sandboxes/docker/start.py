@@ -16,10 +16,10 @@ from typing import IO, TYPE_CHECKING, Any
 from arena.errors import SandboxError
 from arena.sandboxes import SandboxSpec, cgroup, workspace_mount
 from arena.sandboxes.docker.engine import OWNER, WORKSPACE_MOUNT, engine_errors, remove
-from arena.sandboxes.docker.plan import Bind, Plan, image
+from arena.sandboxes.docker.plan import Plan, image
 from arena.sandboxes.host import opened_sockets
 from arena.sandboxes.lifecycle import fixed_limits, rlimits
-from arena.sandboxes.profile import init_command
+from arena.sandboxes.profile import HOSTNAME, WORKSPACE, Bind, init_command
 from arena.sandboxes.programs.enter import CONTROL, SOCKET_FOLDER_INSIDE
 from arena.sandboxes.python_env import PythonEnvironment, current_python
 from arena.sandboxes.running import START_LIMIT_S, SandboxHandle, handshake
@@ -71,7 +71,7 @@ def start(
         (folder / SOCKET_FOLDER).mkdir()
         (folder / SOCKET_FOLDER).chmod(0o711)
         listener = stack.enter_context(_listen(folder / SOCKET_FOLDER))
-        binds = [*plan.binds, Bind(ENTER.read_bytes(), ENTER_INSIDE), Bind(folder / SOCKET_FOLDER, SOCKET_FOLDER_INSIDE)]
+        binds = [*plan.binds, Bind(ENTER_INSIDE, ENTER.read_bytes()), Bind(SOCKET_FOLDER_INSIDE, folder / SOCKET_FOLDER)]
         if mount is not None:
             place = folder / WORKSPACE_MOUNT
             place.mkdir()
@@ -112,7 +112,7 @@ def stage_mounts(binds: Iterable[Bind], folder: Path) -> list[dict[str, Any]]:
             path.write_bytes(source)
             path.chmod(bind.mode)
             source = path
-        mounts.append({"Type": "bind", "Source": str(source), "Target": bind.target, "ReadOnly": bind.read_only})
+        mounts.append({"Type": "bind", "Source": str(source), "Target": bind.target, "ReadOnly": not bind.writable})
     return mounts
 
 
@@ -127,10 +127,10 @@ def configuration(
         "Entrypoint": [python.interpreter, "-I", "-S", ENTER_INSIDE],
         "Env": [f"LD_LIBRARY_PATH={python.library_path}"] if python.library_path else [],  # the rest comes over the socket
         "User": f"{uid}:{uid}",  # outside as well as inside
-        "Hostname": plan.identity["--hostname"],
+        "Hostname": HOSTNAME,
         "Labels": {OWNER: tempdirs.owner()},
         "HostConfig": {
-            "NetworkMode": "none" if plan.own_network else "host",
+            "NetworkMode": "none" if plan.profile.own_network else "host",
             "IpcMode": "private",
             "CgroupnsMode": "private",
             "ReadonlyRootfs": True,
@@ -211,9 +211,9 @@ def _send_order(
     inside = {port: number + 1 + index for index, port in enumerate(sockets)}
     order = {
         "numbers": [number, 0, 1, 2, *spec.pass_fds, *inside.values()],
-        "filter": plan.filter,
+        "filter": plan.profile.filter,
         "argv": init_command(spec, python, number, inside),
-        "env": {**plan.environment, "PWD": "/workspace"},
+        "env": {**plan.profile.environment, "PWD": WORKSPACE},
     }
     stdin = process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     handed = [process.readable_fd(marshal.dumps(order)), stdin, *streams]

@@ -18,6 +18,7 @@ from pathlib import Path
 from arena.errors import SandboxError
 from arena.paths import secrets as arena_secrets
 from arena.sandboxes import RunningSandbox, SandboxSpec, cgroup, selftest
+from arena.sandboxes.bwrap.arguments import Argument, bwrap_arguments
 from arena.sandboxes.host import opened_sockets, survey
 from arena.sandboxes.lifecycle import (
     bounded_workspace,
@@ -29,7 +30,7 @@ from arena.sandboxes.lifecycle import (
     throw_away_user,
     validated,
 )
-from arena.sandboxes.profile import Argument, bwrap_arguments, compiled, init_command
+from arena.sandboxes.profile import compiled, init_command, profile
 from arena.sandboxes.programs.launch import STAGING
 from arena.sandboxes.python_env import PythonEnvironment, current_python
 from arena.sandboxes.running import PROOF_S, START_LIMIT_S, SandboxHandle, await_dying, become_subreaper, handshake
@@ -68,7 +69,8 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
         mount = bounded_workspace(spec, uid, stack)
         if mount is not None:
             spec = replace(spec, workspace=mount.path)
-        arguments = bwrap_arguments(spec, python, survey(arena_secrets() if secrets is None else secrets))
+        host = survey(arena_secrets() if secrets is None else secrets)
+        arguments = bwrap_arguments(profile(spec, python, host))
         checks, enforced = limit_checks(spec, group, mount)
         running = start(spec, arguments, python, uid, group, mount, group.in_force | enforced)
         running.workspace, running.before_kill = spec.workspace, group.prepare_kill
