@@ -140,11 +140,14 @@ def hardware_on(hardware: str | None, gpu: int) -> Hardware:
 
 
 def seconds(duration: str | float, option: str) -> float:
-    """Seconds of `45m`, `90s`, `1.5h` or a number of seconds. UsageError, which names the option."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(duration).strip())
+    """Seconds of the text `45m`, `90s` or `1.5h`, or of a number of seconds. UsageError, which names the option."""
+    text = f"{duration}s" if isinstance(duration, int | float) else duration.strip()
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
     if match is None or not float(match[1]):
         raise UsageError(f"{option} {duration!r}: give a time above zero such as 45m, 90s or 1.5h")
-    return float(match[1]) * UNITS_S[match[2] or "s"]
+    if not match[2]:
+        raise UsageError(f"{option} {duration!r}: give its unit, {text}m for minutes or {text}s for seconds")
+    return float(match[1]) * UNITS_S[match[2]]
 
 
 def home() -> Path:

@@ -76,7 +76,7 @@ def test_unknown_names_list_the_choices(problems, harnesses):
             catalog.problem(name, problems)
     with pytest.raises(UsageError, match=r"unknown harness 'on': did you mean 'one'\? \(known: one, two\)"):
         catalog.harness("on", harnesses)
-    with pytest.raises(UsageError, match=r"unknown hardware 'h2': did you mean 'h20'\?"):
+    with pytest.raises(UsageError, match=r"unknown hardware 'h2': did you mean 'h20' or 'h200'\?"):
         catalog.hardware("h2")
     with pytest.raises(UsageError, match=r"unknown model 'smal': did you mean 'small'\? \(known: small, .*cheat/\*"):
         find_model("smal", harnesses)

@@ -100,9 +100,14 @@ def test_unwritable_homes_are_refused(tmp_path, monkeypatch):
         plan("paged_attention", hardware="cpu")
 
 
-@pytest.mark.parametrize(("duration", "found"), [("45m", 2700.0), ("90s", 90.0), ("1.5h", 5400.0), ("30", 30.0), (2.5, 2.5)])
+@pytest.mark.parametrize(("duration", "found"), [("45m", 2700.0), ("90s", 90.0), ("1.5h", 5400.0), (30, 30.0), (2.5, 2.5)])
 def test_durations_are_read(duration, found):
     assert seconds(duration, "--budget") == found
+
+
+def test_a_number_without_a_unit_is_refused_with_both_readings():
+    with pytest.raises(UsageError, match="--budget '45': give its unit, 45m for minutes or 45s for seconds"):
+        seconds("45", "--budget")
 
 
 @pytest.mark.parametrize("duration", ["0", "0.0m", "ten", "5 d", "", "-3s", "1e9"])

@@ -22,6 +22,10 @@ from arena.files.strict_yaml import Fault, Node, Place
 F = TypeVar("F")
 R = TypeVar("R")
 MAX_BYTES = 16 << 20
+MOST_GUESSES = 3
+"""Names that begin with or contain an unknown one of two letters or more: so many are suggested."""
+LEAST_LIKENESS = 0.6
+"""Of another name that is suggested, by difflib's ratio."""
 """Largest document read: far above any annotation, far below the machine's memory."""
 WORDING = {
     "missing": "is required and missing",
@@ -91,13 +95,24 @@ def read_all(files: Iterable[F], read: Callable[[F], R]) -> list[R]:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """`unknown problem 'paged_atention': did you mean 'paged_attention'? (known: ...)`, with the nearest name first."""
+    """`unknown problem 'paged_atention': did you mean 'paged_attention'? (known: ...)`, with the nearest name first.
 
-    def likeness(other: str) -> float:
-        return difflib.SequenceMatcher(None, name.lower(), other.lower()).ratio()
+    Nearest is the same name in other letters, then names that begin with what was written, that contain it, that resemble it.
+    """
+    written = name.lower()
 
-    nearest = sorted(sorted(known), key=likeness, reverse=True)
-    guess = f": did you mean {nearest[0]!r}?" if nearest and likeness(nearest[0]) >= 0.6 else ""
+    def nearness(other: str) -> tuple[int, float]:
+        low = other.lower()
+        holds = (low == written) + low.startswith(written) + (written in low) if len(written) > 1 else 0
+        return holds, difflib.SequenceMatcher(None, written, low).ratio()
+
+    nearest = sorted(sorted(known), key=nearness, reverse=True)
+    best = nearness(nearest[0]) if nearest else (0, 0.0)
+    if best[0]:
+        guesses = [other for other in nearest if nearness(other)[0] == best[0]][:MOST_GUESSES]
+    else:
+        guesses = nearest[:1] if best[1] >= LEAST_LIKENESS else []
+    guess = f": did you mean {' or '.join(map(repr, guesses))}?" if guesses else ""
     return f"unknown {kind} {name!r}{guess} (known: {', '.join(nearest) or 'none'})"
 
 

@@ -161,6 +161,13 @@ def test_unknown_names_the_nearest_first():
     assert unknown("problem", "paged_atention", ["topk", "paged_attention"]) == (
         "unknown problem 'paged_atention': did you mean 'paged_attention'? (known: paged_attention, topk)"
     )
+    h100 = ["h200", "h100-pcie", "gh200", "a-h100"]
+    assert unknown("hardware", "H100", h100) == (
+        "unknown hardware 'H100': did you mean 'h100-pcie'? (known: h100-pcie, a-h100, h200, gh200)"
+    )
+    assert "did you mean 'h100-nvl' or 'h100-pcie'?" in unknown("hardware", "h100", ["h200", "h100-pcie", "h100-nvl"])
+    assert "did you mean 'claude-opus-4'?" in unknown("model", "opus", ["nop", "claude-opus-4"])
+    assert unknown("model", "", ["nop"]) == "unknown model '' (known: nop)"
     assert unknown("problem", "zzz", ["topk"]) == "unknown problem 'zzz' (known: topk)"
     assert unknown("problem", "zzz", []) == "unknown problem 'zzz' (known: none)"
 
