@@ -1,12 +1,15 @@
-"""What the sandbox costs on this machine: start-up, kill and freeze, each 50 times in turn; how far 50 sessions run over their
-budget; and how long it takes to end a fork bomb. Needs arena installed.
+"""What the sandbox costs on this machine: start-up with its processor time, kill and freeze, each 50 times in turn; how far 50
+sessions run over their budget; and how long it takes to end a fork bomb. `--only starts` and its like take one of these.
 
 Docker sandboxes are measured beside the others where an engine answers: eval "$(scripts/dockerd)".
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
+import os
+import resource
 import statistics
 import sys
 import tempfile
@@ -21,7 +24,7 @@ from arena.agents.run_spec import RunSpec, TimeLimits
 from arena.agents.select import SelectedModel
 from arena.gateway.network import Network
 from arena.results import run_folder
-from arena.sandboxes import Limits, Sandbox, SandboxSpec, docker
+from arena.sandboxes import Limits, Sandbox, SandboxSpec, docker, native
 from arena.sandboxes.backends import backend
 from arena.sandboxes.bwrap import find_bwrap
 from arena.sandboxes.limits import limits_for
@@ -52,28 +55,43 @@ def to_end(spec: SandboxSpec, name: str = "bwrap") -> None:
         running.wait()
 
 
+def processor_ms() -> float:
+    """Processor time of this process and of its ended children."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used) * 1e3
+
+
+def in_python(work: Callable[[], object]) -> None:
+    """With the Python launcher and process 1 in the place of the compiled ones."""
+    os.environ[native.SWITCH] = "0"
+    try:
+        work()
+    finally:
+        del os.environ[native.SWITCH]
+
+
 def starts(workspace: Path) -> dict[str, list[float]]:
-    """Start-up times, one of each kind in turn, so that a busy moment of the machine falls on all alike."""
+    """Start-up times and processor times, one of each kind in turn, so that a busy moment of the machine falls on all alike."""
+    agent = SandboxSpec("agent", ("true",), workspace=workspace, limits=limits_for("agent"))
+    worker = SandboxSpec("worker", ("true",), limits=limits_for("worker"))
     kinds: dict[str, Callable[[], object]] = {
         "true": lambda: process.run(["true"], limit_s=60),
         "bwrap --ro-bind / / true": lambda: process.run([find_bwrap(), "--ro-bind", "/", "/", "true"], limit_s=60),
         "python -I -S -c pass": lambda: process.run([sys.executable, "-I", "-S", "-c", "pass"], limit_s=60),
-        "arena worker sandbox, true": lambda: to_end(SandboxSpec("worker", ("true",), limits=limits_for("worker"))),
-        "arena agent sandbox, true": lambda: to_end(
-            SandboxSpec("agent", ("true",), workspace=workspace, limits=limits_for("agent"))
-        ),
+        "arena worker sandbox, true": lambda: to_end(worker),
+        "arena agent sandbox, true": lambda: to_end(agent),
+        "in Python: worker": lambda: in_python(lambda: to_end(worker)),
+        "in Python: agent": lambda: in_python(lambda: to_end(agent)),
     }
     if docker.missing() is None:
-        kinds["docker worker sandbox, true"] = lambda: to_end(
-            SandboxSpec("worker", ("true",), limits=limits_for("worker")), "docker"
-        )
-        kinds["docker agent sandbox, true"] = lambda: to_end(
-            SandboxSpec("agent", ("true",), workspace=workspace, limits=limits_for("agent")), "docker"
-        )
-    samples: dict[str, list[float]] = {name: [] for name in kinds}
+        kinds["docker worker sandbox, true"] = lambda: to_end(worker, "docker")
+        kinds["docker agent sandbox, true"] = lambda: to_end(agent, "docker")
+    samples: dict[str, list[float]] = {name + what: [] for name in kinds for what in ("", ": processor")}
     for _ in range(RUNS):
         for name, work in kinds.items():
+            before = processor_ms()
             samples[name].append(milliseconds(work))
+            samples[f"{name}: processor"].append(processor_ms() - before)
     return samples
 
 
@@ -145,18 +163,26 @@ def rows(samples: dict[str, list[float]], unit: str | None) -> list[str]:
     lines = []
     for name, times in samples.items():
         ratio = "" if unit is None else f"{statistics.median(times) / statistics.median(samples[unit]):8.1f} x"
-        lines.append(f"{name:28}{statistics.median(times):9.2f}{min(times):9.2f}{max(times):9.2f}{ratio}")
+        lines.append(f"{name:40}{statistics.median(times):9.2f}{min(times):9.2f}{max(times):9.2f}{ratio}")
     return lines
 
 
 def main() -> None:
     """Print the tables."""
-    heading = f"{'ms, ' + str(RUNS) + ' runs each':28}{'median':>9}{'min':>9}{'max':>9}"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=("starts", "ends", "overshoots", "bombs"))
+    only = parser.parse_args().only
+    heading = f"{'ms, ' + str(RUNS) + ' runs each':40}{'median':>9}{'min':>9}{'max':>9}"
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as root:
         to_end(SandboxSpec("worker", ("true",)))  # looks up packages and tests the machine once
-        lines = [heading, *rows(starts(Path(folder)), "bwrap --ro-bind / / true"), *rows(ends(), None)]
-        lines += [*rows(overshoots(Path(root)), None), *rows(bombs(), None), ""]
-    sys.stdout.write("\n".join(lines))
+        parts: dict[str, Callable[[], list[str]]] = {
+            "starts": lambda: rows(starts(Path(folder)), "bwrap --ro-bind / / true"),
+            "ends": lambda: rows(ends(), None),
+            "overshoots": lambda: rows(overshoots(Path(root)), None),
+            "bombs": lambda: rows(bombs(), None),
+        }
+        lines = [line for name, part in parts.items() if only in (None, name) for line in part()]
+    sys.stdout.write("\n".join([heading, *lines, ""]))
 
 
 if __name__ == "__main__":

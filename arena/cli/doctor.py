@@ -20,7 +20,7 @@ from arena.doctor.gpu import Gpu, gpus
 from arena.doctor.gpu import checks as checks_of
 from arena.errors import ArenaError, SandboxError, UsageError
 from arena.plan import home
-from arena.sandboxes import docker
+from arena.sandboxes import docker, native
 from arena.sandboxes.backends import backend
 from arena.system.provenance import machine
 
@@ -67,6 +67,10 @@ def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
     yield Check("machine", "ok", machine())
     sandbox, torch = _check("sandbox", lambda: _sandbox(sandbox_name)), _torch()
     yield sandbox
+    slow = native.why_not()
+    yield Check(
+        "sandbox start", "note" if slow else "ok", f"25 ms slower, by Python programs: {slow}" if slow else "compiled programs"
+    )
     yield _docker()
     yield _check("catalogue", _catalogue)
     yield _agents()

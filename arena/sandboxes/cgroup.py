@@ -1,7 +1,7 @@
 """Control groups: one per sandbox, below one per arena process, in this machine's hierarchies of version 1 or 2.
 
 A process must enter its group before bwrap forks: entered later, the group limited nothing (16 processes allowed, 200 ran). So
-launch.py enters it. When arena is killed, keeper.py removes the groups; when that is killed too, the next arena does.
+the launcher enters it. When arena is killed, keeper.py removes the groups; when that is killed too, the next arena does.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class SandboxCgroup:
 
     @property
     def procs_files(self) -> list[str]:
-        """The `cgroup.procs` files by which launch.py enters the groups."""
+        """The `cgroup.procs` files by which the launcher enters the groups."""
         return sorted({str(cgroup.folder / "cgroup.procs") for cgroup in self._cgroups.values()})
 
     def __enter__(self) -> Self:
@@ -202,7 +202,7 @@ class SandboxCgroup:
         if killed := self.oom_kills():
             size = (self._limits.memory_bytes or 0) // MIB
             reached.append(f"its memory of {size} MiB was used up, and the kernel ended {killed} of its processes")
-        # RLIMIT_NPROC refuses before the group does (see init.py), so the group's count of refusals is mostly 0. Forks that
+        # RLIMIT_NPROC refuses before the group does (see the sandbox init), so the group's count of refusals is mostly 0. Forks that
         # fail at the same time leave the peak a few short.
         refused = events(self._read("pids", "pids.events")).get("max", 0)
         most = int(self._read("pids", "pids.peak") or 0)

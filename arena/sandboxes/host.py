@@ -8,9 +8,11 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from arena.errors import SandboxError
+from arena.sandboxes import native
 
 ETC = (
     *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "OpenCL"),
@@ -50,6 +52,13 @@ class Host:
     secret_folders: tuple[Path, ...] = ()
     secret_files: tuple[Path, ...] = ()
     replaced: Mapping[Path, bytes] = field(default_factory=dict)  # files to show with this content
+    init: Path | None = None  # process 1 as a compiled program; None: init.py
+
+    @cached_property
+    def secrets(self) -> tuple[tuple[str, Path], ...]:
+        """The secret paths, each with its text and a slash: they are compared some 600 times per sandbox."""
+        return tuple((f"{path}/", path) for path in (*self.secret_folders, *self.secret_files))
+
     resolver: bytes = b""  # text of /etc/resolv.conf, for a sandbox whose network is the host's
 
 
@@ -67,6 +76,7 @@ def survey(secrets: tuple[Path, ...]) -> Host:
         library_path=tuple(entry for entry in library_path if entry.startswith("/usr/") and Path(entry).is_dir()),
         secret_folders=tuple(path for path in resolved if path.is_dir()),
         secret_files=tuple(path for path in resolved if not path.is_dir()),
+        init=made.init if (made := native.programs()) else None,
         resolver=RESOLVER.read_bytes() if RESOLVER.is_file() else b"",
     )
 

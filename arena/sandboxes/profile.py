@@ -19,7 +19,8 @@ from arena.sandboxes.python_env import PythonEnvironment
 from arena.sandboxes.seccomp import compile_filter
 
 PROGRAMS = Path(__file__).with_name("programs")
-INIT_INSIDE = "/run/arena/init.pyc"
+INIT_INSIDE = "/run/arena/init"
+INIT_CODE = f"{INIT_INSIDE}.pyc"
 USER = 1000
 """The user's and the group's number inside, where the sandbox has a user namespace of its own."""
 HOSTNAME = "arena"
@@ -68,13 +69,25 @@ class Folder:
 
 
 @dataclass(frozen=True)
+class Gathered:
+    """A read-only folder that holds these paths of the host under their own names."""
+
+    target: str
+    sources: tuple[Path, ...]
+
+    def binds(self) -> tuple[Bind, ...]:
+        """The same as binds in an empty folder."""
+        return tuple(Bind(f"{self.target}/{source.name}", source) for source in self.sources)
+
+
+@dataclass(frozen=True)
 class Device:
     """A device node of the host, under the same name."""
 
     path: Path
 
 
-Entry = Bind | Memory | Cover | Link | Folder | Device
+Entry = Bind | Memory | Cover | Link | Folder | Gathered | Device
 
 
 @dataclass(frozen=True)
@@ -86,11 +99,13 @@ class Profile:
     own_network: bool
     """False shares the host's network: abstract sockets, the host's loopback and a cloud's metadata address are reachable."""
     filter: bytes  # the system call filter, as BPF
+    init: tuple[str, ...]  # how the command line of process 1 begins
 
     @property
     def shown(self) -> tuple[Path, ...]:
         """The host's files and folders that the sandbox shows."""
-        return tuple(entry.source for entry in self.entries if isinstance(entry, Bind) and isinstance(entry.source, Path))
+        binds = (bind for entry in self.entries for bind in (entry.binds() if isinstance(entry, Gathered) else (entry,)))
+        return tuple(bind.source for bind in binds if isinstance(bind, Bind) and isinstance(bind.source, Path))
 
 
 def profile(spec: SandboxSpec, python: PythonEnvironment, host: Host, user: int = USER) -> Profile:
@@ -111,13 +126,15 @@ def profile(spec: SandboxSpec, python: PythonEnvironment, host: Host, user: int 
         Memory("/tmp", spec.limits.tmp_bytes, 0o1777),
         Memory("/home/agent", spec.limits.home_bytes, 0o700),
         *_work(spec, host),
-        *_bridges(spec),
+        *_bridges(spec, host),
     )
     made = Profile(
         entries,
         environment(spec, python, host),
         own_network=spec.network != "open",
         filter=compile_filter(deny_affinity=spec.cpus is not None, internet_sockets=internet_sockets(spec)),
+        # With `-I -S` Python reads no file that the sandbox could have planted.
+        init=(INIT_INSIDE,) if host.init else (python.interpreter, "-I", "-S", INIT_CODE),
     )
     targets = (entry.target for entry in entries if not isinstance(entry, Device))
     if broken := [word for word in (*targets, *made.environment, *made.environment.values()) if "\0" in word]:
@@ -139,12 +156,11 @@ def compiled(program: str) -> bytes:
     return importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
 
 
-def init_command(spec: SandboxSpec, python: PythonEnvironment, control: int, sockets: Mapping[int, int]) -> list[str]:
-    """Argument list of process 1; `sockets` are the bridges, port -> descriptor. With `-I -S` Python reads no file that the
-    sandbox could have planted."""
+def init_command(spec: SandboxSpec, shown: Profile, control: int, sockets: Mapping[int, int]) -> list[str]:
+    """Argument list of process 1; `sockets` are the bridges, port -> descriptor."""
     bridges = ",".join(f"{port}={fd}" for port, fd in sockets.items())
     kept = ",".join(map(str, spec.pass_fds))
-    return [python.interpreter, "-I", "-S", INIT_INSIDE, str(control), kept, bridges, *spec.command]
+    return [*shown.init, str(control), kept, bridges, *spec.command]
 
 
 def environment(spec: SandboxSpec, python: PythonEnvironment, host: Host) -> dict[str, str]:
@@ -181,7 +197,7 @@ def _made_up(user: int) -> list[Entry]:
 
 
 def _python(python: PythonEnvironment, host: Host) -> list[Entry]:
-    """/opt/python and a virtual environment at /opt/venv whose packages are bound one by one."""
+    """/opt/python and a virtual environment at /opt/venv that holds the allowed packages and no other."""
     entries = [] if python.prefix is None else _bound(python.prefix, "/opt/python", host, python.hidden)
     home = python.interpreter.rsplit("/", 1)[0]
     config = f"home = {home}\ninclude-system-site-packages = false\nversion = {python.version}\n"
@@ -189,10 +205,11 @@ def _python(python: PythonEnvironment, host: Host) -> list[Entry]:
     entries += [
         Bind("/opt/venv/pyvenv.cfg", config.encode()),
         *(Link(f"/opt/venv/bin/{name}", python.interpreter) for name in ("python", "python3")),
-        Folder(site),
+        Gathered(site, python.packages),
     ]
     for package in python.packages:
-        entries += _bound(package, f"{site}/{package.name}", host)
+        whole = Bind(f"{site}/{package.name}", package)
+        entries += [entry for entry in _bound(package, whole.target, host) if entry != whole]  # what covers a part of it
     for name, source in (python.commands or {}).items():
         target = f"/opt/venv/bin/{name}"
         entries += _bound(source, target, host) if isinstance(source, Path) else [Bind(target, source, 0o555)]
@@ -220,11 +237,11 @@ def _work(spec: SandboxSpec, host: Host) -> list[Entry]:
     if spec.workspace is not None:
         # It lies in a secret folder, that of all runs. Only the workspace may.
         entries += [Bind(WORKSPACE, spec.workspace, writable=True), *_covers(spec.workspace, WORKSPACE, host, ())]
-    entries.append(Bind(INIT_INSIDE, compiled("init")))
+    entries.append(Bind(INIT_INSIDE, host.init) if host.init else Bind(INIT_CODE, compiled("init")))
     for path, folder in spec.binds.items():
         entries += _bound(folder, _absolute(path), host)
     entries += [Bind(_absolute(path), data) for path, data in spec.files.items()]
-    # Not in HOME itself: there a mount could be neither replaced nor removed. init.py copies them.
+    # Not in HOME itself: there a mount could be neither replaced nor removed. The sandbox init copies them.
     entries += [Bind(f"{HOME_FILES}{_absolute(f'/{path}')}", data) for path, data in spec.home.items()]
     return entries
 
@@ -237,18 +254,19 @@ def _absolute(path: str) -> str:
     return path
 
 
-def _bridges(spec: SandboxSpec) -> list[Entry]:
+def _bridges(spec: SandboxSpec, host: Host) -> list[Entry]:
     """The program of the bridges, beside init.py, which imports it. The sockets reach process 1 as descriptors: none is shown."""
     for port in spec.bridges:
         if not 1024 <= port < 1 << 16:
             raise SandboxError(f"a bridge on port {port}: process 1 is not root and listens on ports from 1024 to 65535 only")
-    return [Bind("/run/arena/bridge.pyc", compiled("bridge"))] if spec.bridges else []
+    return [Bind("/run/arena/bridge.pyc", compiled("bridge"))] if spec.bridges and not host.init else []
 
 
 def _bound(source: Path, target: str, host: Host, hidden: tuple[Path, ...] = ()) -> list[Entry]:
     """A host path, read-only, with secret and `hidden` paths in it covered, and replaced files as they are to be shown."""
-    for secret in (*host.secret_folders, *host.secret_files):
-        if _inside(source, secret):
+    inside = f"{source}/"
+    for folder, secret in host.secrets:
+        if inside.startswith(folder):
             raise SandboxError(f"{source} would be shown in the sandbox at {target}, but lies in {secret}, which is secret")
     if source in host.replaced:
         return [Bind(target, host.replaced[source])]
@@ -257,9 +275,11 @@ def _bound(source: Path, target: str, host: Host, hidden: tuple[Path, ...] = ())
 
 def _covers(source: Path, target: str, host: Host, hidden: tuple[Path, ...]) -> list[Entry]:
     """Covers over the folders and files below `source` that must not be seen, and other content over replaced files."""
-    folders = {path for path in (*host.secret_folders, *hidden) if _inside(path, source) and path != source}
-    files = {path: Bind("", content) for path, content in host.replaced.items() if _inside(path, source)}
-    files |= {path: Bind("", b"", 0o000) for path in host.secret_files if _inside(path, source) and path != source}
+    inside = f"{source}/"
+    secret = {path for text, path in host.secrets if text.startswith(inside) and path != source}
+    folders = secret.difference(host.secret_files) | {path for path in hidden if f"{path}/".startswith(inside) and path != source}
+    files = {path: Bind("", content) for path, content in host.replaced.items() if f"{path}/".startswith(inside)}
+    files |= {path: Bind("", b"", 0o000) for path in secret.intersection(host.secret_files)}
     entries: list[Entry] = []
     for path in sorted(folders | files.keys()):
         if not folders.isdisjoint(path.parents):
@@ -267,8 +287,3 @@ def _covers(source: Path, target: str, host: Host, hidden: tuple[Path, ...]) -> 
         place = f"{target}/{path.relative_to(source)}"
         entries.append(Cover(place) if path in folders else replace(files[path], target=place))
     return entries
-
-
-def _inside(path: Path, folder: Path) -> bool:
-    """`is_relative_to`, 20 times faster: called some 600 times per sandbox."""
-    return f"{path}/".startswith(f"{folder}/")

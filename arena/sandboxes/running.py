@@ -29,7 +29,7 @@ the machine took 20 s to die, and a sandbox can make it longer: the kernel frees
 DYING_S = 900.0
 """How long an agent's workspace, and then its score, waits for the end of a sandbox that took longer."""
 START_LIMIT_S = 30.0
-REPLY_LIMIT_S = 5.0  # longer than init.py tries to freeze
+REPLY_LIMIT_S = 5.0  # longer than the sandbox init tries to freeze
 
 
 class LaunchedProcess(Protocol):

@@ -7,6 +7,7 @@ driver and NUMA libraries call them), bind and listen (the driver has unix socke
 from __future__ import annotations
 
 import errno
+import functools
 import platform
 import struct
 from collections.abc import Iterator
@@ -237,6 +238,7 @@ def instructions(machine: str, deny_affinity: bool, internet_sockets: bool) -> I
     yield allow
 
 
+@functools.cache
 def compile_filter(*, deny_affinity: bool, internet_sockets: bool, machine: str | None = None) -> bytes:
     """The filter in the kernel's binary form, for this machine unless another is named. SandboxError for an unknown machine."""
     machine = machine or platform.machine()

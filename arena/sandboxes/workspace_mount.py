@@ -60,9 +60,12 @@ class WorkspaceMount:
         """
         mode = stat.S_IMODE(self.folder.stat().st_mode)
         # It is removed as it is, and Python does not walk it: another sandbox may have left its tree in it before.
-        done = process.run(["rm", "-rf", "--one-file-system", "--", str(self.folder)], limit_s=120)
-        if done.returncode:
-            raise SandboxError(f"cannot clear {self.folder}: {done.stderr.decode(errors='replace').strip()}")
+        try:
+            self.folder.rmdir()
+        except OSError:
+            done = process.run(["rm", "-rf", "--one-file-system", "--", str(self.folder)], limit_s=120)
+            if done.returncode:
+                raise SandboxError(f"cannot clear {self.folder}: {done.stderr.decode(errors='replace').strip()}") from None
         self.folder.mkdir(mode=mode)
         free_bytes = free_space(self.folder)
         cap_bytes = max(0, free_bytes - RESERVE_BYTES)

@@ -86,7 +86,12 @@ def test_no_gpu_is_one_note(shared: Arena) -> None:
         for check in shared.json("doctor")
         if check["name"] not in ("machine", "sandbox", "torch", "compiler", "docker", "agents")
     ]
-    assert [(check["name"], check["state"]) for check in lines] == [("catalogue", "ok"), ("gpu", "note"), ("home", "ok")]
+    assert [(check["name"], check["state"]) for check in lines] == [
+        ("sandbox start", "ok"),
+        ("catalogue", "ok"),
+        ("gpu", "note"),
+        ("home", "ok"),
+    ]
 
 
 def test_home_that_cannot_be_written_is_missing(shared: Arena) -> None:

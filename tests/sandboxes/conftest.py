@@ -84,13 +84,15 @@ def as_a_plain_user():
         able = False
     if not able:
         pytest.skip(f"needs setpriv and {system} of 3.11 or later in a place that every user may enter")
-    work = Path("/tmp", f"arena-plain-{token()}")
-    work.mkdir()
-    os.chown(work, 65534, 65534)
+    root = Path("/tmp", f"arena-plain-{token()}")
+    home, work = root / "home", root / "work"
+    for folder in (root, home, work):
+        folder.mkdir()
+        os.chown(folder, 65534, 65534)
 
     def run(program):
-        environment = os.environ | {"HOME": str(work)}
+        environment = os.environ | {"HOME": str(home)}
         return subprocess.run([*plain, program, str(work)], cwd=ROOT, env=environment, capture_output=True, text=True)
 
     yield run
-    subprocess.run(["rm", "-rf", str(work)])
+    subprocess.run(["rm", "-rf", str(root)])

@@ -1,11 +1,12 @@
-"""The bubblewrap backend: launch.py becomes bwrap, bwrap starts init.py as process 1, init.py starts the command."""
+"""The bubblewrap backend: the launcher becomes bwrap, bwrap starts process 1, process 1 starts the command."""
 
 from __future__ import annotations
 
 import contextlib
-import marshal
+import itertools
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from arena.errors import SandboxError
 from arena.paths import secrets as arena_secrets
-from arena.sandboxes import RunningSandbox, SandboxSpec, cgroup, selftest
+from arena.sandboxes import RunningSandbox, SandboxSpec, cgroup, native, selftest
 from arena.sandboxes.bwrap.arguments import Argument, bwrap_arguments
 from arena.sandboxes.host import opened_sockets, survey
 from arena.sandboxes.lifecycle import (
@@ -30,9 +31,9 @@ from arena.sandboxes.lifecycle import (
     throw_away_user,
     validated,
 )
-from arena.sandboxes.profile import compiled, init_command, profile
+from arena.sandboxes.profile import Profile, compiled, init_command, profile
 from arena.sandboxes.programs.launch import STAGING
-from arena.sandboxes.python_env import PythonEnvironment, current_python
+from arena.sandboxes.python_env import current_python
 from arena.sandboxes.running import PROOF_S, START_LIMIT_S, SandboxHandle, await_dying, become_subreaper, handshake
 from arena.sandboxes.watchdog import process_tree
 from arena.sandboxes.workspace_mount import WorkspaceMount
@@ -70,53 +71,57 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
         if mount is not None:
             spec = replace(spec, workspace=mount.path)
         host = survey(arena_secrets() if secrets is None else secrets)
-        arguments = bwrap_arguments(profile(spec, python, host))
+        shown = profile(spec, python, host)
         checks, enforced = limit_checks(spec, group, mount)
-        running = start(spec, arguments, python, uid, group, mount, group.in_force | enforced)
+        running = start(spec, shown, uid, group, mount, group.in_force | enforced)
         running.workspace, running.before_kill = spec.workspace, group.prepare_kill
         yield stack.enter_context(lifetime(running, checks, group.exceeded, mount))
 
 
 def start(
     spec: SandboxSpec,
-    arguments: tuple[Argument, ...],
-    python: PythonEnvironment,
+    shown: Profile,
     uid: int | None,
     group: cgroup.SandboxCgroup,
     mount: WorkspaceMount | None,
     in_force: Mapping[str, str],
 ) -> SandboxHandle:
-    """Start bwrap with these arguments, as user `uid` when we are root. The workspace must be that user's already.
+    """Start bwrap with this profile, as user `uid` when we are root. The workspace must be that user's already.
 
-    It enters `group` itself. One of the arguments lies in `mount`. `in_force` holds the limits that these two enforce.
+    It enters `group` itself. One of the host's paths lies in `mount`. `in_force` holds the limits that these two enforce.
     """
     bwrap_path = find_bwrap()
     become_subreaper()
     with ExitStack() as stack:
-        options, sources, handed = _render(arguments, staged=uid is not None)
+        options, sources, handed = _render(bwrap_arguments(shown, gather=uid is not None), staged=uid is not None)
         handed.append(process.readable_fd(b"".join(os.fsencode(option) + b"\0" for option in options)))
         sockets = stack.enter_context(opened_sockets(spec.bridges))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         stack.callback(theirs.close)
-        order = {
-            "bwrap": bwrap_path,
-            "argv": ["bwrap", "--args", str(handed[-1]), "--", *init_command(spec, python, theirs.fileno(), sockets)],
-            "env": {"PATH": "/usr/bin:/bin"},  # nothing of arena's: bwrap's environment shows inside until init.py runs
-            "groups": group.procs_files,
-            "limits": rlimits(spec, uid),
-            "cpus": sorted(spec.cpus or ()),
-            "uid": uid,
-            "sources": sources,
-            "workspace": mount.fd if mount else None,
-        }
-        handed += [process.readable_fd(compiled("launch")), process.readable_fd(marshal.dumps(order))]
+        order: list[tuple[str, object]] = [
+            ("bwrap", bwrap_path),
+            ("env", "PATH=/usr/bin:/bin"),  # nothing of arena's: bwrap's environment shows inside until process 1 runs
+            *(("argv", word) for word in ("bwrap", "--args", handed[-1], "--")),
+            *(("argv", word) for word in init_command(spec, shown, theirs.fileno(), sockets)),
+            *(("group", file) for file in group.procs_files),
+            *(("limit", f"{getattr(resource, name)}:{value}") for name, value in rlimits(spec, uid).items()),
+            *(("cpu", cpu) for cpu in sorted(spec.cpus or ())),
+        ]
+        if uid is not None:
+            order += [("uid", uid), *sources]
+        if uid is not None and mount:
+            order.append(("workspace", mount.fd))
+        handed.append(process.readable_fd(b"".join(os.fsencode(f"{key}={value}") + b"\0" for key, value in order)))
+        made = native.programs()
+        handed.append(process.readable_fd(b"" if made else compiled("launch")))
+        launcher = [str(made.launch)] if made else [sys.executable, "-I", "-S", f"/proc/self/fd/{handed[-1]}"]
         handed.append(process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         for fd in handed:
             stack.callback(os.close, fd)
         try:
             bwrap = process.start(
-                [sys.executable, "-I", "-S", f"/proc/self/fd/{handed[-3]}", str(handed[-2])],
+                [*launcher, str(handed[-3])],
                 stdin=handed[-1],
                 # Its own loader may need the path; nothing else of our environment goes on.
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
@@ -124,7 +129,7 @@ def start(
             )
         except OSError as error:
             ours.close()
-            raise SandboxError(f"cannot start {sys.executable}: {error.strerror}") from None
+            raise SandboxError(f"cannot start {launcher[0]}: {error.strerror}") from None
     limits = _in_force(spec, uid, in_force)
     # bwrap is in the sandbox's group, but not in its namespace.
     processes = spec.limits.processes - ("processes" in in_force)
@@ -168,18 +173,23 @@ def _abort(bwrap: subprocess.Popen[bytes], control: socket.socket) -> str:
     return stderr.decode(errors="replace").strip()
 
 
-def _render(arguments: tuple[Argument, ...], staged: bool) -> tuple[list[str], list[str], list[int]]:
-    """bwrap's options, their host paths, and open descriptors. Bytes become descriptors, staged paths get names below STAGING."""
+def _render(arguments: tuple[Argument, ...], staged: bool) -> tuple[list[str], list[tuple[str, object]], list[int]]:
+    """bwrap's options, the launcher's order for their host paths, and open descriptors. Bytes become descriptors, staged paths
+    get names below STAGING."""
     options: list[str] = []
-    sources: list[str] = []
+    sources: list[tuple[str, object]] = []
     descriptors: list[int] = []
+    names = (f"{STAGING}/{number}" for number in itertools.count())
     for word in arguments:
         if isinstance(word, bytes):
             descriptors.append(process.readable_fd(word))
             options.append(str(descriptors[-1]))
         elif isinstance(word, Path):
-            options.append(f"{STAGING}/{len(sources)}" if staged else str(word))
-            sources.append(str(word))
+            options.append(next(names) if staged else str(word))
+            sources.append(("source", word))
+        elif isinstance(word, tuple):
+            options.append(next(names))
+            sources += [("folder", ""), *(("member", path) for path in word)]
         else:
             options.append(word)
     return options, sources, descriptors

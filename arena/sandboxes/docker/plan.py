@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import assert_never
 
-from arena.sandboxes.profile import Bind, Cover, Device, Entry, Folder, Link, Memory, Profile
+from arena.sandboxes.profile import Bind, Cover, Device, Entry, Folder, Gathered, Link, Memory, Profile
 
 EMPTIED = ("/etc/hostname", "/etc/resolv.conf")  # files in which an engine would put names of the host and its name servers
 EMPTY_TMPFS = "ro,nosuid,nodev,noexec,size=4k,mode=0555"
@@ -55,6 +55,9 @@ def _add(plan: Plan, entry: Entry, user: int) -> None:
             plan.links[target] = to
         case Folder(target):
             plan.folders.append(target)
+        case Gathered(target):
+            plan.folders.append(target)
+            plan.binds += entry.binds()
         case Device(path):
             plan.devices.append(path)
         case _:

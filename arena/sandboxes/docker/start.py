@@ -212,7 +212,7 @@ def _send_order(
     order = {
         "numbers": [number, 0, 1, 2, *spec.pass_fds, *inside.values()],
         "filter": plan.profile.filter,
-        "argv": init_command(spec, python, number, inside),
+        "argv": init_command(spec, plan.profile, number, inside),
         "env": {**plan.profile.environment, "PWD": WORKSPACE},
     }
     stdin = process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

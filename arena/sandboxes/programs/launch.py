@@ -1,4 +1,5 @@
-"""Launcher: runs outside the sandbox just before bwrap (`python -I -S launch FD`) and reads its order from FD.
+"""Launcher: runs outside the sandbox just before bwrap (`python -I -S launch FD`) and reads its order from FD: words of
+`key=value`, each ended by NUL. launch.c is the same program.
 
 As root it gives every folder that bwrap will bind a short name that the throw-away user can reach, in a mount namespace of
 its own. Then it becomes that user. `bwrap --uid` alone would map the host's root into the sandbox, which could then open
@@ -7,7 +8,6 @@ its own. Then it becomes that user. `bwrap --uid` alone would map the host's roo
 
 # ruff: noqa: PTH102  (importing pathlib would add 6 ms to every start)
 import ctypes
-import marshal  # the order comes from the same interpreter; importing json would cost 7 ms of every start
 import os
 import resource
 import stat
@@ -42,19 +42,20 @@ def prctl(option: int, value: int) -> None:
         fail(f"prctl({option}, {value})", ctypes.get_errno())
 
 
-def stage(sources: list[str], workspace: int | None) -> None:
+def stage(sources: list[tuple[str, str]], workspace: int | None) -> None:
     """Bind source number i at STAGING/i, so that parents which the user may not enter (a 0700 home) are out of its way.
 
-    `workspace` is a descriptor of a detached mount; one of the sources lies in it.
+    A `folder` is a number too: the members that follow are bound in it, under their own names. `workspace` is a descriptor
+    of a detached mount; one of the sources lies in it.
     """
     if libc.unshare(CLONE_NEWNS):
         fail("arena runs as root but may not make a mount namespace (it lacks CAP_SYS_ADMIN)", ctypes.get_errno())
     # Before any other mount: nothing done here may ever show on the host.
     mount("none", "/", None, MS_REC | MS_PRIVATE)
     descriptors = []
-    for source in sources:
+    for kind, source in sources:
         try:
-            descriptors.append(os.open(source, os.O_PATH | os.O_CLOEXEC))
+            descriptors.append(os.open("/" if kind == "folder" else source, os.O_PATH | os.O_CLOEXEC))
         except OSError as error:
             fail(f"cannot bind {source}", error.errno or 0)
     # All are open by now: the next mounts hide those that lie below STAGING themselves.
@@ -63,8 +64,15 @@ def stage(sources: list[str], workspace: int | None) -> None:
         if libc.syscall(SYS_MOVE_MOUNT, workspace, b"", AT_FDCWD, os.fsencode(STAGING), MOVE_MOUNT_F_EMPTY_PATH):
             fail("cannot mount the workspace", ctypes.get_errno())
     mount("tmpfs", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0711,size=1m")
-    for index, descriptor in enumerate(descriptors):
+    index = -1
+    for (kind, source), descriptor in zip(sources, descriptors, strict=True):
+        index += kind != "member"
         target = f"{STAGING}/{index}"
+        if kind == "folder":
+            os.mkdir(target, 0o755)
+            continue
+        if kind == "member":
+            target += "/" + source.rpartition("/")[2]
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             os.mkdir(target, 0o711)
         else:
@@ -81,21 +89,20 @@ def join_cgroup(group: str) -> None:
         fail(f"cannot enter the control group {group}", error.errno or 0)
 
 
-def set_limit(name: str, value: int) -> None:
+def set_limit(which: int, value: int) -> None:
     """Set the soft and the hard limit, or keep a hard limit that is already lower."""
-    which = getattr(resource, name)
     hard = resource.getrlimit(which)[1]
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
     resource.setrlimit(which, (value, value))
 
 
-def pin(cpus: list[int]) -> None:
+def pin(cpus: list[str]) -> None:
     """Run on these processors only; child processes inherit this."""
     try:
-        os.sched_setaffinity(0, cpus)
+        os.sched_setaffinity(0, map(int, cpus))
     except OSError as error:
-        fail(f"cannot run on processors {cpus} (allowed here: {sorted(os.sched_getaffinity(0))})", error.errno or 0)
+        fail(f"cannot run on processors {' '.join(cpus)}", error.errno or 0)
 
 
 def become_user(uid: int) -> None:
@@ -109,27 +116,36 @@ def become_user(uid: int) -> None:
 
 
 def main() -> None:
-    """Carry out the order: bwrap, argv, env, groups, limits, cpus, and with a uid: sources, workspace."""
+    """Carry out the order: bwrap, argv, env, group, limit, cpu, and with a uid: source, folder, member, workspace."""
+    order: dict[str, list[str]] = {}
+    sources: list[tuple[str, str]] = []
     with open(int(sys.argv[1]), "rb") as stream:
-        order = marshal.loads(stream.read())
+        for word in os.fsdecode(stream.read()).split("\0")[:-1]:
+            key, _, value = word.partition("=")
+            if key in ("source", "folder", "member"):
+                sources.append((key, value))
+            else:
+                order.setdefault(key, []).append(value)
     os.chdir("/")
     os.umask(0o022)
-    bwrap = os.open(order["bwrap"], os.O_RDONLY | os.O_CLOEXEC)
+    bwrap = os.open(order["bwrap"][0], os.O_RDONLY | os.O_CLOEXEC)
     # Before anything is forked: a group entered after bwrap had forked limited nothing (16 processes allowed, 200 ran).
-    for group in order["groups"]:
+    for group in order.get("group", []):
         join_cgroup(group)
     # Memory that no process maps (a memfd) counts for none, and the kernel then ends the largest process: let it be the sandbox.
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")
-    for name, value in order["limits"].items():
-        set_limit(name, value)
-    if order["cpus"]:
-        pin(order["cpus"])
-    if order["uid"] is not None:
-        stage(order["sources"], order["workspace"])
-        become_user(order["uid"])
+    for limit in order.get("limit", []):
+        which, _, value = limit.partition(":")
+        set_limit(int(which), int(value))
+    if "cpu" in order:
+        pin(order["cpu"])
+    if "uid" in order:
+        workspace = order.get("workspace")
+        stage(sources, int(workspace[0]) if workspace else None)
+        become_user(int(order["uid"][0]))
     prctl(PR_SET_NO_NEW_PRIVS, 1)
-    os.execve(bwrap, order["argv"], order["env"])
+    os.execve(bwrap, order["argv"], dict(word.split("=", 1) for word in order["env"]))
 
 
 if __name__ == "__main__":

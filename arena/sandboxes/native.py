@@ -1,0 +1,86 @@
+"""The launcher and process 1 as C programs, compiled when they are first needed. Without a compiler their Python twins run.
+
+Two starts of Python are a third of what starting a sandbox costs (docs/measurements/sandbox.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from arena import paths
+from arena.system import process
+
+SOURCES = Path(__file__).with_name("programs")
+FILES = {"launch": ("launch.c",), "init": ("init.c", "bridge.c")}
+FLAGS = ("-std=gnu17", "-O2", "-static", "-Wall", "-Wextra")
+"""Static: a sandbox need not show the C library of this machine."""
+COMPILE_S = 60.0
+SWITCH = "ARENA_NATIVE"
+"""Environment variable: 0 runs the Python programs."""
+
+
+class Programs(NamedTuple):
+    """The two compiled programs."""
+
+    launch: Path
+    init: Path
+
+
+def programs() -> Programs | None:
+    """The compiled programs; None where the Python ones run: `why_not` says why."""
+    found = None if os.environ.get(SWITCH) == "0" else _found()
+    return found if isinstance(found, Programs) else None
+
+
+def why_not() -> str | None:
+    """Why the Python programs run instead, in words; None when the compiled ones do."""
+    if os.environ.get(SWITCH) == "0":
+        return f"{SWITCH} is 0"
+    found = _found()
+    return found if isinstance(found, str) else None
+
+
+@functools.cache
+def _found() -> Programs | str:
+    """The programs, compiled now unless this user has done so before; or why there are none."""
+    folder = paths.cache() / "programs"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        return Programs(**{name: _built(folder, name, files) for name, files in FILES.items()})
+    except OSError as error:
+        return str(error)
+
+
+def _built(folder: Path, name: str, files: tuple[str, ...]) -> Path:
+    """The program, named by what it was made from. OSError when it cannot be made, or another user could have changed it."""
+    texts = [(SOURCES / file).read_bytes() for file in (*files, "bridge.h")]
+    made = folder / f"{name}-{hashlib.sha256(repr((os.uname().machine, FLAGS, texts)).encode()).hexdigest()[:16]}"
+    if not made.exists():
+        _compile(made, [str(SOURCES / file) for file in files])
+    for path in (made, folder):
+        found = path.lstat()
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022 or stat.S_ISLNK(found.st_mode):
+            raise PermissionError(f"{path}: another user may have changed it; remove it, and arena compiles it again")
+    return made
+
+
+def _compile(made: Path, sources: list[str]) -> None:
+    """Compile aside and rename: arenas that start at once all find a whole file. OSError."""
+    if (compiler := shutil.which("cc")) is None:
+        raise FileNotFoundError("no C compiler (cc) is installed")
+    aside = made.with_name(f".{made.name}-{secrets.token_hex(4)}.tmp")
+    try:
+        done = process.run([compiler, *FLAGS, "-o", str(aside), *sources], limit_s=COMPILE_S)
+        if done.returncode:
+            raise OSError(f"{compiler} failed: {done.stderr.decode(errors='replace').strip()[:500]}")
+        aside.chmod(0o755)
+        aside.replace(made)
+    finally:
+        aside.unlink(missing_ok=True)
