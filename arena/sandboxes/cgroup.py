@@ -202,8 +202,8 @@ class SandboxCgroup:
         if killed := self.oom_kills():
             size = (self._limits.memory_bytes or 0) // MIB
             reached.append(f"its memory of {size} MiB was used up, and the kernel ended {killed} of its processes")
-        # RLIMIT_NPROC refuses before the group does (see the sandbox init), so the group's count of refusals is mostly 0. Forks that
-        # fail at the same time leave the peak a few short.
+        # RLIMIT_NPROC refuses before the group does (see the sandbox init), so the group's count of refusals is mostly 0. Forks
+        # that fail at the same time leave the peak a few short.
         refused = events(self._read("pids", "pids.events")).get("max", 0)
         most = int(self._read("pids", "pids.peak") or 0)
         if refused or most >= 0.98 * self._limits.processes:

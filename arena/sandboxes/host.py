@@ -52,7 +52,7 @@ class Host:
     secret_folders: tuple[Path, ...] = ()
     secret_files: tuple[Path, ...] = ()
     replaced: Mapping[Path, bytes] = field(default_factory=dict)  # files to show with this content
-    init: Path | None = None  # process 1 as a compiled program; None: init.py
+    init: bytes | None = None  # process 1 as a compiled program; None: init.py
 
     @cached_property
     def secrets(self) -> tuple[tuple[str, Path], ...]:
@@ -76,7 +76,7 @@ def survey(secrets: tuple[Path, ...]) -> Host:
         library_path=tuple(entry for entry in library_path if entry.startswith("/usr/") and Path(entry).is_dir()),
         secret_folders=tuple(path for path in resolved if path.is_dir()),
         secret_files=tuple(path for path in resolved if not path.is_dir()),
-        init=made.init if (made := native.programs()) else None,
+        init=native.init_program(),
         resolver=RESOLVER.read_bytes() if RESOLVER.is_file() else b"",
     )
 

@@ -44,7 +44,7 @@ def bounded_workspace(spec: SandboxSpec, uid: int | None, stack: ExitStack) -> W
 
 
 def rlimits(spec: SandboxSpec, uid: int | None) -> dict[str, int]:
-    """Limits that the launcher or the engine sets; the sandbox init adds its own. Before Linux 5.14 RLIMIT_NPROC needs an own user."""
+    """Limits that the launcher or the engine sets; process 1 adds its own. Before Linux 5.14 RLIMIT_NPROC needs an own user."""
     limits = {
         # No core, not even for a handler of the host that core_pattern names: it would run as root on what a sandbox made, and
         # 0 does not keep it away. 1 does; the filter keeps the value.

@@ -19,7 +19,7 @@ from arena.system import process
 
 SOURCES = Path(__file__).with_name("programs")
 FILES = {"launch": ("launch.c",), "init": ("init.c", "bridge.c")}
-FLAGS = ("-std=gnu17", "-O2", "-static", "-Wall", "-Wextra")
+FLAGS = ("-std=gnu17", "-O2", "-static", "-s", "-Wall", "-Wextra")
 """Static: a sandbox need not show the C library of this machine."""
 COMPILE_S = 60.0
 SWITCH = "ARENA_NATIVE"
@@ -37,6 +37,15 @@ def programs() -> Programs | None:
     """The compiled programs; None where the Python ones run: `why_not` says why."""
     found = None if os.environ.get(SWITCH) == "0" else _found()
     return found if isinstance(found, Programs) else None
+
+
+def init_program() -> bytes | None:
+    """The compiled process 1. A sandbox gets its bytes: a mount of the file would show the path of this user's cache inside."""
+    made = programs()
+    return _read(made.init) if made else None
+
+
+_read = functools.cache(Path.read_bytes)
 
 
 def why_not() -> str | None:

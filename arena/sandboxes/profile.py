@@ -237,7 +237,7 @@ def _work(spec: SandboxSpec, host: Host) -> list[Entry]:
     if spec.workspace is not None:
         # It lies in a secret folder, that of all runs. Only the workspace may.
         entries += [Bind(WORKSPACE, spec.workspace, writable=True), *_covers(spec.workspace, WORKSPACE, host, ())]
-    entries.append(Bind(INIT_INSIDE, host.init) if host.init else Bind(INIT_CODE, compiled("init")))
+    entries.append(Bind(INIT_INSIDE, host.init, 0o555) if host.init else Bind(INIT_CODE, compiled("init")))
     for path, folder in spec.binds.items():
         entries += _bound(folder, _absolute(path), host)
     entries += [Bind(_absolute(path), data) for path, data in spec.files.items()]

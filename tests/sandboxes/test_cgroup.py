@@ -297,4 +297,5 @@ def test_unread_network_data_is_bounded(program):
     with bwrap.run(SandboxSpec("agent", ("python", "-c", program), limits=Limits(memory_bytes=512 * MIB))) as running:
         sent = running.stdout.read()
         assert running.wait(30) == 0, running.stderr.read()
-    assert 1 <= int(sent) <= 80
+    # Version 2 has no limit of its own for it: it counts as the sandbox's memory.
+    assert 1 <= int(sent) <= (80 if parent.version == 1 else 512)
