@@ -1,12 +1,14 @@
-"""The two output streams, `people` (stderr) and `data` (stdout), and the progress line."""
+"""The two output streams, progress on stderr and answers on stdout, and the progress line."""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,6 +16,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
 
 from arena.agents.supervisor import Progress
@@ -22,6 +25,8 @@ from arena.files import documents
 on_a_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 """Whether a line can be redrawn. Not left to rich: FORCE_COLOR, which many CI systems set, makes no file a terminal."""
 people = Console(stderr=True, highlight=False, emoji=False, width=None if sys.stderr.isatty() else 120)  # a log file has no width
+answers = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 400)  # a pipe has no width
+_shown = people
 COLOURS = {"passed": "green", "incorrect": "red", "forbidden": "red", "cheated": "bold red", "crashed": "red", "timed_out": "red"}
 PLAIN_EVERY_S = 15.0
 """Without a terminal, print a line at this interval and at each change of phase."""
@@ -37,9 +42,27 @@ def data(value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextmanager
+def answering() -> Iterator[None]:
+    """Print what follows to stdout: it is what the command was asked for."""
+    global _shown
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a locale without a character loses none
+    _shown = answers
+    try:
+        yield
+    finally:
+        _shown = people
+
+
 def tell(markup: str) -> None:
     """Print a line for people. Pass text from outside arena through `safe` first."""
-    people.print(markup, soft_wrap=True)
+    _shown.print(markup, soft_wrap=True)
+
+
+def tell_table(table: Table) -> None:
+    """Print a table for people; its cells as in `tell`."""
+    _shown.print(table)
 
 
 def safe(text: object) -> str:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from arena import catalog, paths
 from arena.cli import options
-from arena.cli.console import data, people, safe, tell, verdict
+from arena.cli.console import answering, data, safe, tell, tell_table, verdict
 from arena.gateway.routes import routes
 from arena.results import annotations, run_folder
 from arena.schema import Passed
@@ -108,7 +108,8 @@ def list_(what: str, as_json: bool) -> None:
         table = Table(*rows[0], box=None, pad_edge=False)
         for row in rows:
             table.add_row(*(_cell(key, value) for key, value in row.items()))
-        people.print(table)
+        with answering():
+            tell_table(table)
 
 
 def _cell(key: str, value: object) -> str:

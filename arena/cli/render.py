@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from arena.cli.console import people, safe, tell, verdict
+from arena.cli.console import safe, tell, tell_table, verdict
 from arena.schema import Attainable, Device, Evidence, Hardware, Passed, Rejected, Score, Session, ShapeScore, TimedShape, Usage
 
 MOST_NAMES = 6
@@ -22,7 +22,7 @@ def show_score(score: Score) -> None:
             tell(f"  on {words(score.shape)}, input class {safe(score.input_class)}")
     else:
         tell(f"{score.problem} on {safe(score.device.name)}, {_ceilings(score.device)}")
-        people.print(_shapes(score))
+        tell_table(_shapes(score))
         unsteady = ", [bold yellow]unsteady[/]" if score.unsteady else ""
         tell(f"verdict {verdict('passed')}, peak_fraction [bold]{score.peak_fraction:.4f}[/] (geometric mean){unsteady}")
         if score.evidence:
@@ -138,7 +138,7 @@ def show_attainable(found: Attainable, hardware: Hardware) -> None:
         datasheet = (f"{figure.value:g} {unit}", f"{value / figure.value:.1%}") if figure else ("", "")
         table.add_row(quantity, f"{value:.0f} {unit}", *datasheet)
     table.add_row("kernel after kernel", f"{found.launch_s * 1e6:.2f} us", "", "")
-    people.print(table)
+    tell_table(table)
 
 
 def words(shape: Mapping[str, int]) -> str:

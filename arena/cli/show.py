@@ -7,7 +7,7 @@ import rich_click as click
 
 from arena import paths
 from arena.cli import options
-from arena.cli.console import data, safe, tell
+from arena.cli.console import answering, data, safe, tell
 from arena.cli.render import show_score, show_session, usage_words
 from arena.errors import UsageError
 from arena.files import documents
@@ -15,23 +15,31 @@ from arena.gateway.model import ledger
 from arena.results import annotations, run_folder
 from arena.schema import Annotation
 
+MOST_NAMED = 10
+"""Runs that an error lists."""
+
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @options.as_json
 def show(run_id: str, as_json: bool) -> None:
-    """Show one run: its cell, how the agent ended, its score and its review."""
+    """Show one run: its cell, its end, its score and its review. RUN is its id, a unique beginning of it, or `latest`."""
     found = find_run(run_id)
-    if isinstance(found, Path):
-        annotation = annotations.read(found)
-        data(annotation) if as_json else _show_annotation(annotation)
-        return
+    with answering():
+        if isinstance(found, Path):
+            annotation = annotations.read(found)
+            data(annotation) if as_json else _show_annotation(annotation)
+        else:
+            _show_unfinished(found, as_json)
+
+
+def _show_unfinished(found: run_folder.RunState, as_json: bool) -> None:
     cell = found.cell.model_dump(mode="json") if found.cell else None
     events = run_folder.read_events(found.run) if found.run.events.exists() else []
     if as_json:
-        data({"run_id": run_id, "state": found.state, "cell": cell, "events": events})
+        data({"run_id": found.run.run_id, "state": found.state, "cell": cell, "events": events})
         return
-    tell(f"[bold]{safe(run_id)}[/] {found.state}")
+    tell(f"[bold]{safe(found.run.run_id)}[/] {found.state}")
     for event in events:
         tell(f"{safe(event['at'])} {safe(event['kind'])}")
     if found.run.ledger.exists():
@@ -63,12 +71,13 @@ def _show_annotation(annotation: Annotation) -> None:
 
 
 def find_run(run_id: str) -> Path | run_folder.RunState:
-    """The annotation of a run, or its state when it has none."""
+    """The annotation of a run, or its state when it has none. `run_id` may be a unique beginning, or `latest`."""
     annotated = {path.stem: path for path in paths.annotations().glob("*.yaml")}
-    if run_id in annotated:
-        return annotated[run_id]
     states = {entry.run.run_id: entry for entry in run_folder.list_runs(paths.workspaces())}
-    if run_id in states:
-        return states[run_id]
-    known = annotated.keys() | states.keys()
-    raise UsageError(documents.unknown("run", run_id, difflib.get_close_matches(run_id, sorted(known), 10, cutoff=0)))
+    known = sorted(annotated.keys() | states.keys())  # an id begins with the time of its start
+    begun = known[-1:] if run_id == "latest" else [name for name in known if run_id and name.startswith(run_id)]
+    name = run_id if run_id in known else begun[0] if len(begun) == 1 else None
+    if name is None:
+        near = begun[:MOST_NAMED] or difflib.get_close_matches(run_id, known, MOST_NAMED, cutoff=0)
+        raise UsageError(documents.unknown("run", run_id, near))
+    return annotated.get(name) or states[name]

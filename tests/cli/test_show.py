@@ -36,10 +36,13 @@ def test_show_prints_the_annotation(tested: Arena) -> None:
     shown = tested.json("show", annotation.stem)
     assert (shown["run_id"], shown["score"]["verdict"]) == (annotation.stem, "missing")
     done = tested("show", annotation.stem)
-    assert (done.code, done.out) == (0, "")
+    assert (done.code, done.err) == (0, "")
     version = catalog.problem("paged_attention").version
-    assert f"nop (builtin) on paged_attention v{version}, cpu, budget 2700 s" in done.err
-    assert "verdict missing: there is no solution.py" in done.err
+    assert f"nop (builtin) on paged_attention v{version}, cpu, budget 2700 s" in done.out
+    assert "verdict missing: there is no solution.py" in done.out
+    for short in ("latest", annotation.stem[:8]):
+        assert tested.json("show", short)["run_id"] == annotation.stem
+    assert tested.refused("show", "").startswith("unknown run ''")
     error = tested.refused("show", annotation.stem[:-4] + "ffff")
     assert f"did you mean '{annotation.stem}'?" in error
 
@@ -50,7 +53,7 @@ def test_show_of_a_run_without_a_result(tested: Arena) -> None:
     run = tested.runs[0].name
     shown = tested.json("show", run)
     assert (shown["state"], shown["cell"]["model"], shown["events"][0]["kind"]) == ("interrupted", "nop", "created")
-    assert f"{run} interrupted" in tested("show", run).err
+    assert f"{run} interrupted" in tested("show", run).out
     assert (
         tested.refused("annotate", run, "-v", "clean", "-s", "x") == f"run {run} is interrupted: it has no annotation to review"
     )
@@ -62,7 +65,7 @@ def test_show_and_the_board_mark_an_unsteady_score(arena: Arena) -> None:
     documents.write_yaml(arena.home / "annotations" / f"{found.run_id}.yaml", found)
     done = arena("show", found.run_id)
     assert done.code == 0, done.err
-    assert "peak_fraction 0.5000 (geometric mean), unsteady" in done.err
+    assert "peak_fraction 0.5000 (geometric mean), unsteady" in done.out
     assert arena.json("show", found.run_id)["score"]["unsteady"]
     assert arena("leaderboard").code == 0
     board = arena.board()
@@ -86,7 +89,7 @@ def test_annotate_stores_the_review_and_renders(tested: Arena) -> None:
     assert done["quotes"][0]["text"] == (tested.runs[0] / "agent" / "stdout.jsonl").read_text().rstrip("\n")
     assert annotation.read_text().startswith(machine.partition("review:")[0])
     assert "interesting" in (tested.home / "leaderboard" / "leaderboard.json").read_text()
-    shown = tested("show", run).err
+    shown = tested("show", run).out
     assert "review interesting: [red]It[/red] did[2J nothing" in shown
     assert "agent/stdout.jsonl:1-2 all of it" in shown
     assert "has lines 1 to 2" in tested.refused(

@@ -108,7 +108,7 @@ def shown(arena: Arena, bound: str, attainable: dict | None) -> str:
     annotations.write(arena.home / "annotations", annotation)
     done = arena("show", annotation.run_id)
     assert done.code == 0, done.err
-    return done.err
+    return done.out
 
 
 def test_memory_bound_shape_shows_attained_bandwidth(arena: Arena) -> None:

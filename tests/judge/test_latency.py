@@ -198,7 +198,7 @@ def test_arena_show_lists_latency_as_not_scored(tmp_path: Path) -> None:
     annotations.write(arena.home / "annotations", annotation)
     done = arena("show", annotation.run_id)
     assert done.code == 0, done.err
-    [row] = [line for line in done.err.splitlines() if line.startswith(" N=1")]
+    [row] = [line for line in done.out.splitlines() if line.startswith(" N=1")]
     assert " ".join(row.split()) == "N=1 7.3 us ± 1.4% not scored"
-    assert "peak_fraction 0.5000" in done.err
+    assert "peak_fraction 0.5000" in done.out
     assert leaderboard.build([annotation]) == leaderboard.build([plain])
