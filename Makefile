@@ -1,4 +1,4 @@
-# make demo            one run of the built-in oracle, from nothing to a score
+# make demo            one run of the built-in oracle, from nothing to a score; its results go to .cache/demo
 # make test            lint, types and tests        make check   the same without tests that read a clock, before each commit
 # make test-slow       tests of more than ten seconds each
 # make test-cli        the five agent CLIs (1.4 GB from npm) against a stub of their providers
@@ -9,7 +9,7 @@
 
 demo:
 	@scripts/setup demo
-	@.venv/bin/arena run --problem paged_attention --hardware cpu
+	@ARENA_HOME=.cache/demo .venv/bin/arena run --problem paged_attention --hardware cpu
 
 test:
 	@scripts/setup test

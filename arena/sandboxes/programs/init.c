@@ -353,8 +353,11 @@ static void obey(int control) {
 static void serve(int control, int signals) {
     struct pollfd ready[3] = {{control, POLLIN, 0}, {signals, POLLIN, 0}, {bridge_epoll(), POLLIN, 0}};
     for (;;) {
-        if (poll(ready, 3, -1) < 0 && errno != EINTR)
-            fail(errno, "poll");
+        if (poll(ready, 3, -1) < 0) {
+            if (errno != EINTR)
+                fail(errno, "poll");
+            continue;
+        }
         if (ready[2].revents)
             bridge_serve_ready();
         if (ready[1].revents) {
