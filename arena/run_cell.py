@@ -2,26 +2,37 @@
 
 import fcntl
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import arena
-from arena import paths
+from arena import catalog, paths
 from arena.agents import session
 from arena.agents.run_spec import RunSpec
 from arena.agents.supervisor import Progress
-from arena.errors import ArenaError, SandboxError
+from arena.errors import ArenaError, DataError, SandboxError, UsageError
 from arena.files import documents
 from arena.results import annotations, baselines, leaderboard, run_folder
-from arena.results.run_folder import RunFolder
+from arena.results.run_folder import RunFolder, RunState
+from arena.sandboxes import Sandbox
 from arena.sandboxes.backends import backend
 from arena.sandboxes.running import DYING_S, await_dying, forget_dying
-from arena.schema import Annotation, Score, SubmissionRecord
-from arena.submission import Submission
+from arena.schema import Annotation, Cell, EndedSession, Hardware, Problem, Score, SubmissionRecord
+from arena.submission import NoSubmission, Submission, collect
 from arena.system.provenance import origin, processor
 
 Report = Callable[[Progress], None]
+
+
+class Bench(NamedTuple):
+    """What a submission is scored on."""
+
+    problem: Problem
+    hardware: Hardware
+    gpu: int
+    sandbox: Sandbox
 
 
 def run_cell(spec: RunSpec, report: Report = lambda progress: None) -> Annotation:
@@ -35,25 +46,78 @@ def run_cell(spec: RunSpec, report: Report = lambda progress: None) -> Annotatio
     cell = spec.cell()
     with run_folder.create(cell, manifest=_manifest(spec), root=paths.workspaces()) as folder:
         try:
-            played, submission, reason = _play(spec, folder, device_node, report)
-            folder.event("collected", sha256=submission.sha256 if submission else None, reason=reason)
+            played = _play(spec, folder, device_node, report)
+            ended = EndedSession(session=played.session, submission=_record(played.submission), reason=played.reason)
+            run_folder.end_session(folder, ended, played.submission.source if played.submission else None)
             await_end(folder, report)
-            score = _score(spec, cell.problem_digest, submission, reason, folder, report)
         except ArenaError as error:
             folder.event("failed", message=str(error))
             raise
-        annotation = Annotation(
-            run_id=folder.run_id,
-            arena_version=arena.__version__,
-            cell=cell,
-            session=played,
-            submission=_record(submission),
-            score=score,
-        )
-        run_folder.commit(folder, annotation)
-        annotations.publish(folder, annotation, paths.annotations())
+        bench = Bench(spec.problem, spec.hardware, spec.gpu, spec.sandbox)
+        annotation = _judge(bench, cell, ended, played.submission, folder, report)
     render()
     return annotation
+
+
+def judge_run(state: RunState, gpu: int | None = None, report: Report = lambda progress: None) -> Annotation:
+    """Score a run whose session has ended but that has no score, or whose judge failed. Nothing of the session is played again.
+
+    Args:
+        state: the run.
+        gpu: index of the GPU; without it the run's own.
+
+    Raises:
+        UsageError: there is nothing to judge, or it would not be the same measurement.
+        ArenaError: this machine cannot score it.
+    """
+    run, cell = state.run, state.cell
+    with run_folder.reopen(run):
+        _refuse_judged(run)
+        if not run.session.exists():
+            raise UsageError(
+                f"run {run.run_id} was interrupted before its session ended: nothing can be judged; run the cell again"
+            )
+        if cell is None:
+            raise DataError(f"{run.manifest}: this version of arena cannot read its cell")
+        if catalog.problem_digest(cell.problem) != cell.problem_digest:
+            raise UsageError(
+                f"run {run.run_id}: problem {cell.problem} has changed since. Check out the version that its manifest names, and "
+                "judge it there"
+            )
+        ended, submission = _read_session(run)
+        manifest = json.loads(run.manifest.read_bytes())
+        report(Progress("start", "looking at the machine"))
+        number = gpu if gpu is not None else manifest.get("gpu") or 0
+        bench = Bench(catalog.problem(cell.problem), catalog.hardware(cell.hardware), number, backend(manifest["sandbox"]))
+        from arena import judge  # torch takes a second to import
+
+        judge.preflight(bench.hardware, bench.gpu)
+        annotation = _judge(bench, cell, ended, submission, run, report)
+    render()
+    return annotation
+
+
+def _refuse_judged(run: RunFolder) -> None:
+    """UsageError when the run has a score that is not the judge's own failure."""
+    if not run.result.exists():
+        return
+    verdict = documents.read_yaml(run.result, Annotation).score.verdict
+    if verdict != "judge_failed":
+        raise UsageError(f"run {run.run_id} has its score already ({verdict}); `arena score` scores its solution.py apart")
+
+
+def _read_session(run: RunFolder) -> tuple[EndedSession, Submission | None]:
+    """How the session ended, and its submission. DataError when the submission is not the one that the session left."""
+    ended = documents.read_yaml(run.session, EndedSession)  # JSON is YAML
+    if ended.submission is None:
+        return ended, None
+    try:
+        submission = collect(run.folder, run.solution.name)
+    except NoSubmission as absent:
+        raise DataError(f"{run.solution}: {absent.reason}") from None
+    if submission.sha256 != ended.submission.sha256:
+        raise DataError(f"{run.solution}: is not the submission of this run, whose sha256 is in session.json; restore it")
+    return ended, submission
 
 
 def render() -> None:
@@ -100,23 +164,44 @@ def await_end(folder: RunFolder, report: Report, limit_s: float = DYING_S) -> No
         forget_dying()
 
 
-def _score(spec: RunSpec, digest: str, submission: Submission | None, reason: str, folder: RunFolder, report: Report) -> Score:
+def _judge(
+    bench: Bench, cell: Cell, ended: EndedSession, submission: Submission | None, folder: RunFolder, report: Report
+) -> Annotation:
+    """Score the submission, commit the run and publish its annotation."""
+    try:
+        score = _score(bench, cell.problem_digest, submission, ended.reason, folder, report)
+    except ArenaError as error:
+        folder.event("failed", message=str(error))
+        raise
+    annotation = Annotation(
+        run_id=folder.run_id,
+        arena_version=arena.__version__,
+        cell=cell,
+        session=ended.session,
+        submission=ended.submission,
+        score=score,
+    )
+    run_folder.commit(folder, annotation)
+    annotations.publish(folder, annotation, paths.annotations())
+    return annotation
+
+
+def _score(bench: Bench, digest: str, submission: Submission | None, reason: str, folder: RunFolder, report: Report) -> Score:
     """The judge is given the submission and nothing of the session."""
     from arena import judge
 
     if submission is None:
-        score: Score = judge.missing(reason, spec.problem, spec.hardware, digest)
+        score: Score = judge.missing(reason, bench.problem, bench.hardware, digest)
     else:
-        documents.write_bytes(folder.solution, submission.source)
         score = judge.score(
             submission,
-            spec.problem,
-            spec.hardware,
+            bench.problem,
+            bench.hardware,
             digest=digest,
-            sandbox=spec.sandbox,
+            sandbox=bench.sandbox,
             report=lambda text: report(Progress("judge", text)),
             logs=folder.folder / "judge",
-            gpu=spec.gpu,
+            gpu=bench.gpu,
         )
     folder.free_room()  # the logs of the judge's workers have no part in it
     documents.write_json(folder.score, score)

@@ -330,7 +330,50 @@ def test_arena_ended_while_an_agent_works(end: signal.Signals, given, arena: Are
         assert "Traceback" not in err
         assert out == ""
     until(lambda: not alive(marker), "the end of all processes", limit_s=10)
-    assert set(consistent(arena).values()) == {"interrupted"}
+    left = "interrupted" if given is sleeping_agent else "unjudged"
+    assert set(consistent(arena).values()) == {left}
+    if left == "interrupted":
+        error = arena.refused("judge", "latest")
+        assert "was interrupted before its session ended: nothing can be judged" in error
+
+
+def test_a_run_is_judged_later(arena: Arena, marker: str) -> None:
+    """A kill in the judge costs no session: the run gets the same annotation as without the kill."""
+    model = sleeping_solution(arena, marker)
+    with killed(arena.start(*RUN, "--model", model)):
+        at_work(arena, marker, "judge")
+        assert arena.refused("judge", "latest").endswith("is still running: wait for its end")
+    until(lambda: not alive(marker), "the end of all processes", limit_s=10)
+    [run] = arena.runs
+    ended = json.loads((run / "session.json").read_text())
+    source = (run / "solution.py").read_bytes()
+    (run / "solution.py").write_text("pass\n")
+    assert "is not the submission of this run" in arena.refused("judge", "latest")
+    short = b"x = 1\n"  # what the session left, were it not asleep
+    (run / "solution.py").write_bytes(short)
+    record = {"sha256": hashlib.sha256(short).hexdigest(), "bytes": len(short), "lines": 1}
+    (run / "session.json").write_text(json.dumps(ended | {"submission": record}))
+    assert source != short
+    annotation = arena.json("judge", "latest")
+    assert annotation["score"]["verdict"] == "crashed" and annotation["submission"] == record
+    assert annotation["session"]["elapsed_s"] == ended["session"]["elapsed_s"]
+    assert kinds(arena).count("collected") == 1 and kinds(arena)[-3:] == ["reopened", "committed", "annotated"]
+    assert set(consistent(arena).values()) == {"committed"}
+    assert "has its score already (crashed)" in arena.refused("judge", "latest")
+
+
+def test_a_failed_judge_is_asked_again(arena: Arena) -> None:
+    hidden = arena.tree / "problems/paged_attention/hidden.py"
+    good, model = hidden.read_text(), arena.harness("writer", "python", "-c", WRITES, "x = 1\n")
+    arena.edit("problems/paged_attention/hidden.py", lambda text: text.replace("INPUT_CLASSES", "MOODS"))
+    [failed] = arena.json(*RUN, "--model", model, code=1)
+    assert failed["score"]["verdict"] == "judge_failed"
+    hidden.write_text(good)
+    assert "problem paged_attention has changed since" in arena.refused("judge", failed["run_id"])
+    hidden.write_text(good.replace("INPUT_CLASSES", "MOODS"))
+    assert arena.json("judge", failed["run_id"], code=1)["score"]["verdict"] == "judge_failed"
+    [row] = arena.json("list", "runs")
+    assert (row["state"], row["verdict"]) == ("committed", "judge_failed")
 
 
 FULL_DISK = """
@@ -393,7 +436,7 @@ def test_killed_at(moment: str, arena: Arena, marker: str) -> None:
         until(lambda: MOMENTS[moment](arena.home), moment)
     assert process.returncode in (-signal.SIGKILL, 0)
     until(lambda: not alive(marker), "the end of all processes", limit_s=10)
-    assert set(consistent(arena).values()) <= {"committed", "interrupted"}
+    assert set(consistent(arena).values()) <= {"committed", "interrupted", "unjudged"}
     # A temporary file may be left behind, under a hidden name that nothing reads; what bears its final name is whole.
     assert all(path.name.startswith(".") for path in arena.home.glob("*/*.tmp"))
     for board in arena.home.glob("leaderboard/*.json"):

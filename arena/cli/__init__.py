@@ -14,7 +14,7 @@ from types import FrameType
 import rich_click as click
 
 from arena import __version__
-from arena.cli import annotate, baseline, calibrate, check, doctor, install, leaderboard, run, sandbox, schema, score, show
+from arena.cli import annotate, baseline, calibrate, check, doctor, install, judge, leaderboard, run, sandbox, schema, score, show
 from arena.cli import list as list_
 from arena.cli.console import people, safe
 from arena.errors import ArenaError, UsageError
@@ -53,6 +53,7 @@ for command in (
     check.check,
     doctor.doctor,
     install.install,
+    judge.judge,
     leaderboard.leaderboard_,
     list_.list_,
     run.run,
@@ -98,7 +99,10 @@ def main() -> None:
 
 
 def _report_interrupt() -> int:
-    people.print("arena: interrupted; `arena list runs` shows what was left", soft_wrap=True)
+    people.print(
+        "arena: interrupted; `arena list runs` shows what was left",
+        soft_wrap=True,
+    )
     return 130
 
 

@@ -82,7 +82,7 @@ def run(
         tell(cell + (f", trial {trial} of {trials}" if trials > 1 else ""))
         with Display() as display:
             annotations.append(run_cell(spec, display.show))
-        _summary(annotations[-1])
+        show_run(annotations[-1])
         if remedy := annotations[-1].session.account_fault:
             left = f"; the other {trials - trial} would end the same way and are left out" if trial < trials else ""
             tell(f"[bold]this run does not count{left}.[/] {safe(remedy)}")
@@ -93,7 +93,8 @@ def run(
         context.exit(1)
 
 
-def _summary(annotation: Annotation) -> None:
+def show_run(annotation: Annotation) -> None:
+    """Print how a run ended, its score, and where its files are."""
     session = annotation.session
     tell(f"agent {session.agent_status} after {session.elapsed_s:.1f} s: {safe(session.message)}")
     show_session(session)

@@ -8,7 +8,8 @@ ledger.jsonl     every request to the model and its outcome; only with a gateway
 network.jsonl    every request to the egress proxy, one JSON object a line; only with network `allow`
 work/            the workspace, the only folder that the agent can write; TIME in it says when the session ends
 snapshots/       every observed state of solution.py, named by its time
-solution.py      the submission that was scored
+solution.py      the submission
+session.json     how the session ended; from then on the run can be judged, now or by `arena judge`
 score.json       the judge's score
 result.yaml      last: its existence means that the run is committed
 lock             locked by the arena process of the run while it lives
@@ -27,23 +28,27 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from arena import paths
-from arena.errors import ArenaError, DataError
+from arena.errors import ArenaError, DataError, UsageError
 from arena.files import documents
 from arena.files.text import render
-from arena.schema import Annotation, Cell, Problem, Profile
+from arena.schema import Annotation, Cell, EndedSession, Problem, Profile
 
 NAME_RULES = ("forbidden.py", "name_resolution.py")
 """The judge's own search for forbidden names. Every workspace has a copy, so that check.py tells the agent what a score would."""
 ROOM_BYTES = 8 << 20
 """Held on the disk from the start: half for solution.py and events, half for score.json and result.yaml. A disk that another
 program fills meanwhile takes a run's logs, and not its record."""
+
+
+State = Literal["committed", "unjudged", "interrupted", "running"]
+"""unjudged: the session has ended, and its submission has no score yet."""
 
 
 @dataclass
@@ -64,6 +69,7 @@ class RunFolder:
         self.work = folder / "work"
         self.snapshots = folder / "snapshots"
         self.solution = folder / "solution.py"
+        self.session = folder / "session.json"
         self.score = folder / "score.json"
         self.result = folder / "result.yaml"
         self.lock = folder / "lock"
@@ -87,7 +93,7 @@ class RunState:
     """A run in a list."""
 
     run: RunFolder
-    state: Literal["committed", "interrupted", "running"]
+    state: State
     cell: Cell | None
     """None when this version of arena cannot read the manifest."""
 
@@ -103,24 +109,56 @@ def create(cell: Cell, *, manifest: Mapping[str, Any], root: Path) -> Iterator[R
         documents.write_json(reserved / "manifest.json", document)
         for name in ("agent", "work", "snapshots"):
             (reserved / name).mkdir()
-        # A file without a name: a killed arena leaves nothing of it.
-        with tempfile.TemporaryFile(dir=reserved, buffering=0) as room:
+        run = RunFolder(folder)
+        with ExitStack() as stack:
             try:
-                os.posix_fallocate(room.fileno(), 0, ROOM_BYTES)
-            except OSError as error:
+                stack.enter_context(_hold_room(run, reserved))
+            except ArenaError:
                 shutil.rmtree(reserved)
-                text = f"{root}: a run needs {ROOM_BYTES >> 20} MiB here for its record, and more for its logs"
-                raise ArenaError(f"{text}: {error.strerror}") from None
+                raise
             # The folder gets its name last, so no list shows a run without its manifest or its lock.
             reserved.rename(folder)
-            run = RunFolder(folder)
-            run.room = room
-            try:
-                run.event("created")
-                yield run
-            finally:
-                run.free_room()
-                run.room = None
+            run.event("created")
+            yield run
+
+
+@contextmanager
+def reopen(run: RunFolder) -> Iterator[RunFolder]:
+    """Lock a run whose arena has ended, for the block. UsageError when it has not."""
+    with run.lock.open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"run {run.run_id} is still running: wait for its end") from None
+        with _hold_room(run, run.folder):
+            run.event("reopened")
+            yield run
+
+
+@contextmanager
+def _hold_room(run: RunFolder, folder: Path) -> Iterator[None]:
+    """Hold space on the folder's disk for the run's last files, for the block. ArenaError when there is too little."""
+    # A file without a name: a killed arena leaves nothing of it.
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as room:
+        try:
+            os.posix_fallocate(room.fileno(), 0, ROOM_BYTES)
+        except OSError as error:
+            text = f"{folder.parent}: a run needs {ROOM_BYTES >> 20} MiB here for its record, and more for its logs"
+            raise ArenaError(f"{text}: {error.strerror}") from None
+        run.room = room
+        try:
+            yield
+        finally:
+            run.room = None
+
+
+def end_session(run: RunFolder, ended: EndedSession, source: bytes | None) -> None:
+    """Keep the submission's bytes and then how the session ended: whatever happens now, the session is not lost."""
+    if source is not None:
+        documents.write_bytes(run.solution, source)
+    documents.write_json(run.session, ended)
+    digest = ended.submission.sha256 if ended.submission else None
+    run.event("collected", sha256=digest, reason=ended.reason)
 
 
 def commit(run: RunFolder, annotation: Annotation) -> None:
@@ -133,6 +171,14 @@ def list_runs(root: Path) -> list[RunState]:
     """Every run under `root`, oldest first: the folders with a manifest and their final name."""
     runs = [RunFolder(manifest.parent) for manifest in sorted(root.glob("[!.]*/manifest.json"))]
     return [RunState(run, _state(run), _read_cell(run)) for run in runs]
+
+
+def read_state(root: Path, run_id: str) -> RunState:
+    """One run under `root`. UsageError when its files are not here."""
+    run = RunFolder(root / run_id)
+    if not run.manifest.exists():
+        raise UsageError(f"the files of run {run_id} are not here ({root}): go where it was made")
+    return RunState(run, _state(run), _read_cell(run))
 
 
 def read_events(run: RunFolder) -> list[dict[str, Any]]:
@@ -215,7 +261,7 @@ def _reserve_name(cell: Cell, root: Path) -> tuple[Path, Path]:
         reserved.rmdir()
 
 
-def _state(run: RunFolder) -> Literal["committed", "interrupted", "running"]:
+def _state(run: RunFolder) -> State:
     if run.result.exists():
         return "committed"
     # The kernel drops the lock however its holder dies; a stored pid could belong to another process by now.
@@ -227,7 +273,7 @@ def _state(run: RunFolder) -> Literal["committed", "interrupted", "running"]:
     except FileNotFoundError:
         return "interrupted"
     # The run may have been committed since the first look at its result.
-    return "committed" if run.result.exists() else "interrupted"
+    return "committed" if run.result.exists() else "unjudged" if run.session.exists() else "interrupted"
 
 
 def _read_cell(run: RunFolder) -> Cell | None:

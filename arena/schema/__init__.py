@@ -21,7 +21,7 @@ from arena.schema.harness import (
     Routes,
 )
 from arena.schema.problem import Problem, Tensor, VendorLibrary, Work
-from arena.schema.run import AgentStatus, Annotation, Cell, Network, Quote, Review, Session, SubmissionRecord, Usage
+from arena.schema.run import AgentStatus, Annotation, Cell, EndedSession, Network, Quote, Review, Session, SubmissionRecord, Usage
 from arena.schema.score import (
     SCORE,
     Attainable,
@@ -47,7 +47,8 @@ from arena.schema.score import (
 
 __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
-    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "DType", "DefaultLimits", "Device", "Errors",
+    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "DType", "DefaultLimits", "Device", "EndedSession",
+    "Errors",
     "Evidence", "Figure", "Hardware", "Harness", "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model",
     "Name", "Network", "Passed", "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict",
     "Review", "Route", "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "SubmissionRecord",

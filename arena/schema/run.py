@@ -115,6 +115,16 @@ class SubmissionRecord(Record):
     lines: int
 
 
+class EndedSession(Record):
+    """`session.json` of a run folder: the session, and the submission that it left. From then on the run can be judged."""
+
+    schema_version: Literal[1] = 1
+    session: Session
+    submission: SubmissionRecord | None
+    reason: str
+    """Why there is no submission; empty where there is one."""
+
+
 class Quote(Record):
     """Verbatim lines of a file in the run folder."""
 

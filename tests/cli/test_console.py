@@ -56,7 +56,10 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize(
     ("package", "says"),
-    [("rich_click", "arena: interrupted"), ("torch", "arena: interrupted; `arena list runs` shows what was left")],
+    [
+        ("rich_click", "arena: interrupted"),
+        ("torch", "arena: interrupted; `arena list runs` shows what was left"),
+    ],
 )
 def test_an_interrupt_during_an_import_shows_no_traceback(package: str, says: str, shared: Arena, tmp_path: Path) -> None:
     """Some packages, numpy among them, turn it into another error."""

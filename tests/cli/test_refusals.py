@@ -19,6 +19,7 @@ COMMANDS = (
     "leaderboard",
     "doctor",
     "install",
+    "judge",
     "calibrate",
     "schema",
 )

@@ -52,11 +52,9 @@ def test_show_of_a_run_without_a_result(tested: Arena) -> None:
     tested.annotations[0].unlink()
     run = tested.runs[0].name
     shown = tested.json("show", run)
-    assert (shown["state"], shown["cell"]["model"], shown["events"][0]["kind"]) == ("interrupted", "nop", "created")
-    assert f"{run} interrupted" in tested("show", run).out
-    assert (
-        tested.refused("annotate", run, "-v", "clean", "-s", "x") == f"run {run} is interrupted: it has no annotation to review"
-    )
+    assert (shown["state"], shown["cell"]["model"], shown["events"][0]["kind"]) == ("unjudged", "nop", "created")
+    assert f"{run} unjudged" in tested("show", run).out
+    assert tested.refused("annotate", run, "-v", "clean", "-s", "x") == f"run {run} is unjudged: it has no annotation to review"
 
 
 def test_show_and_the_board_mark_an_unsteady_score(arena: Arena) -> None:
