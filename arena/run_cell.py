@@ -108,7 +108,7 @@ def _refuse_judged(run: RunFolder) -> None:
 
 def _read_session(run: RunFolder) -> tuple[EndedSession, Submission | None]:
     """How the session ended, and its submission. DataError when the submission is not the one that the session left."""
-    ended = documents.read_yaml(run.session, EndedSession)  # JSON is YAML
+    ended = documents.read_json(run.session, EndedSession)
     if ended.submission is None:
         return ended, None
     try:

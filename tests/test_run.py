@@ -352,11 +352,12 @@ def test_a_run_is_judged_later(arena: Arena, marker: str) -> None:
     short = b"x = 1\n"  # what the session left, were it not asleep
     (run / "solution.py").write_bytes(short)
     record = {"sha256": hashlib.sha256(short).hexdigest(), "bytes": len(short), "lines": 1}
-    (run / "session.json").write_text(json.dumps(ended | {"submission": record}))
+    ended["session"]["message"] = "what an agent \x7f\x85\u2028\U0001f600 may have said"
+    (run / "session.json").write_text(json.dumps(ended | {"submission": record}, ensure_ascii=False))
     assert source != short
     annotation = arena.json("judge", "latest")
     assert annotation["score"]["verdict"] == "crashed" and annotation["submission"] == record
-    assert annotation["session"]["elapsed_s"] == ended["session"]["elapsed_s"]
+    assert annotation["session"]["message"] == ended["session"]["message"]
     assert kinds(arena).count("collected") == 1 and kinds(arena)[-3:] == ["reopened", "committed", "annotated"]
     assert set(consistent(arena).values()) == {"committed"}
     assert "has its score already (crashed)" in arena.refused("judge", "latest")
