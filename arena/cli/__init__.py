@@ -14,7 +14,22 @@ from types import FrameType
 import rich_click as click
 
 from arena import __version__
-from arena.cli import annotate, baseline, calibrate, check, doctor, install, judge, leaderboard, run, sandbox, schema, score, show
+from arena.cli import (
+    annotate,
+    baseline,
+    calibrate,
+    check,
+    compare,
+    doctor,
+    install,
+    judge,
+    leaderboard,
+    run,
+    sandbox,
+    schema,
+    score,
+    show,
+)
 from arena.cli import list as list_
 from arena.cli.console import people, safe
 from arena.errors import ArenaError, UsageError
@@ -51,6 +66,7 @@ for command in (
     baseline.baseline_,
     calibrate.calibrate,
     check.check,
+    compare.compare_,
     doctor.doctor,
     install.install,
     judge.judge,

@@ -11,6 +11,7 @@ COMMANDS = (
     "run",
     "score",
     "check",
+    "compare",
     "baseline",
     "sandbox",
     "list",
