@@ -77,6 +77,8 @@ def _built(folder: Path, name: str, files: tuple[str, ...]) -> Path:
         found = path.lstat()
         if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022 or stat.S_ISLNK(found.st_mode):
             raise PermissionError(f"{path}: another user may have changed it; remove it, and arena compiles it again")
+    if not os.access(made, os.X_OK):
+        raise PermissionError(f"{made}: cannot be executed; set XDG_CACHE_HOME to a folder on a disk that is not mounted noexec")
     return made
 
 

@@ -49,6 +49,8 @@ def test_a_program_that_others_may_change_is_not_used(tmp_path, monkeypatch, mod
     folder = tmp_path / "arena" / "programs"
     next(folder.glob("init-*")).chmod(mode)
     assert "another user may have changed it" in native._found.__wrapped__()
+    next(folder.glob("init-*")).chmod(0o644)
+    assert "cannot be executed" in native._found.__wrapped__()
     next(folder.glob("init-*")).chmod(0o755)
     folder.chmod(0o777)
     assert "another user may have changed it" in native._found.__wrapped__()
