@@ -19,7 +19,7 @@ from arena.results.run_folder import RunFolder, RunState
 from arena.sandboxes import Sandbox
 from arena.sandboxes.backends import backend
 from arena.sandboxes.running import DYING_S, await_dying, forget_dying
-from arena.schema import Annotation, Cell, EndedSession, Hardware, Problem, Score, SubmissionRecord
+from arena.schema import SCORE, Annotation, Cell, EndedSession, Hardware, Problem, Score, SubmissionRecord
 from arena.submission import NoSubmission, Submission, collect
 from arena.system.provenance import origin, processor
 
@@ -190,6 +190,8 @@ def _score(bench: Bench, digest: str, submission: Submission | None, reason: str
     """The judge is given the submission and nothing of the session."""
     from arena import judge
 
+    if folder.score.exists() and not folder.result.exists():  # killed between score and commit: no score is drawn again
+        return documents.read_json(folder.score, SCORE)
     if submission is None:
         score: Score = judge.missing(reason, bench.problem, bench.hardware, digest)
     else:

@@ -129,7 +129,8 @@ def publish(run: run_folder.RunFolder, annotation: Annotation, root: Path) -> No
 def settle(workspaces: Path, root: Path) -> None:
     """Publish runs that were killed just after their commit. An annotation that a person removed stays removed."""
     for entry in run_folder.list_runs(workspaces):
-        if entry.state != "committed" or (root / f"{entry.run.run_id}.yaml").exists():
+        if entry.state != "committed":
             continue
-        if not any(event["kind"] == "annotated" for event in run_folder.read_events(entry.run)):
+        last = [event["kind"] for event in run_folder.read_events(entry.run) if event["kind"] in ("committed", "annotated")][-1:]
+        if last == ["committed"]:
             publish(entry.run, documents.read_yaml(entry.run.result, Annotation), root)

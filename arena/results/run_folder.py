@@ -51,6 +51,10 @@ State = Literal["committed", "unjudged", "interrupted", "running"]
 """unjudged: the session has ended, and its submission has no score yet."""
 
 
+LISTED_S = 1.0
+"""A list of runs takes each lock for a moment, which is no arena at work."""
+
+
 @dataclass
 class RunFolder:
     """The paths of one run."""
@@ -126,10 +130,15 @@ def create(cell: Cell, *, manifest: Mapping[str, Any], root: Path) -> Iterator[R
 def reopen(run: RunFolder) -> Iterator[RunFolder]:
     """Lock a run whose arena has ended, for the block. UsageError when it has not."""
     with run.lock.open("wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"run {run.run_id} is still running: wait for its end") from None
+        end_s = time.monotonic() + LISTED_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end_s:
+                    raise UsageError(f"run {run.run_id} is still running: wait for its end") from None
+                time.sleep(0.02)
         with _hold_room(run, run.folder):
             run.event("reopened")
             yield run

@@ -76,7 +76,7 @@ def survey(secrets: tuple[Path, ...]) -> Host:
         library_path=tuple(entry for entry in library_path if entry.startswith("/usr/") and Path(entry).is_dir()),
         secret_folders=tuple(path for path in resolved if path.is_dir()),
         secret_files=tuple(path for path in resolved if not path.is_dir()),
-        init=native.init_program(),
+        init=made.init if (made := native.programs()) else None,
         resolver=RESOLVER.read_bytes() if RESOLVER.is_file() else b"",
     )
 

@@ -21,16 +21,17 @@ SOURCES = Path(__file__).with_name("programs")
 FILES = {"launch": ("launch.c",), "init": ("init.c", "bridge.c")}
 FLAGS = ("-std=gnu17", "-O2", "-static", "-s", "-Wall", "-Wextra")
 """Static: a sandbox need not show the C library of this machine."""
+ELF = b"\x7fELF"
 COMPILE_S = 60.0
 SWITCH = "ARENA_NATIVE"
 """Environment variable: 0 runs the Python programs."""
 
 
 class Programs(NamedTuple):
-    """The two compiled programs."""
+    """The two compiled programs as bytes, read once: what happens to the files later changes nothing."""
 
-    launch: Path
-    init: Path
+    launch: bytes
+    init: bytes
 
 
 def programs() -> Programs | None:
@@ -39,13 +40,12 @@ def programs() -> Programs | None:
     return found if isinstance(found, Programs) else None
 
 
-def init_program() -> bytes | None:
-    """The compiled process 1. A sandbox gets its bytes: a mount of the file would show the path of this user's cache inside."""
+@functools.cache
+def launcher_fd() -> int:
+    """Descriptor of the launcher in memory, which nothing can change; for `programs()` that are there. Open as long as arena."""
     made = programs()
-    return _read(made.init) if made else None
-
-
-_read = functools.cache(Path.read_bytes)
+    assert made is not None
+    return process.readable_fd(made.launch)
 
 
 def why_not() -> str | None:
@@ -67,23 +67,23 @@ def _found() -> Programs | str:
         return str(error)
 
 
-def _built(folder: Path, name: str, files: tuple[str, ...]) -> Path:
+def _built(folder: Path, name: str, files: tuple[str, ...]) -> bytes:
     """The program, named by what it was made from. OSError when it cannot be made, or another user could have changed it."""
     texts = [(SOURCES / file).read_bytes() for file in (*files, "bridge.h")]
     made = folder / f"{name}-{hashlib.sha256(repr((os.uname().machine, FLAGS, texts)).encode()).hexdigest()[:16]}"
     if not made.exists():
         _compile(made, [str(SOURCES / file) for file in files])
-    for path in (made, folder):
-        found = path.lstat()
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022 or stat.S_ISLNK(found.st_mode):
-            raise PermissionError(f"{path}: another user may have changed it; remove it, and arena compiles it again")
-    if not os.access(made, os.X_OK):
-        raise PermissionError(f"{made}: cannot be executed; set XDG_CACHE_HOME to a folder on a disk that is not mounted noexec")
-    return made
+    with open(os.open(made, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        found, program = os.fstat(file.fileno()), file.read()
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
+        raise PermissionError(f"{made}: another user may have changed it; remove it, and arena compiles it again")
+    if not program.startswith(ELF):
+        raise OSError(f"{made}: is no program; remove it, and arena compiles it again")
+    return program
 
 
 def _compile(made: Path, sources: list[str]) -> None:
-    """Compile aside and rename: arenas that start at once all find a whole file. OSError."""
+    """Compile aside, flush and rename: arenas that start at once all find a whole file. OSError."""
     if (compiler := shutil.which("cc")) is None:
         raise FileNotFoundError("no C compiler (cc) is installed")
     aside = made.with_name(f".{made.name}-{secrets.token_hex(4)}.tmp")
@@ -91,7 +91,9 @@ def _compile(made: Path, sources: list[str]) -> None:
         done = process.run([compiler, *FLAGS, "-o", str(aside), *sources], limit_s=COMPILE_S)
         if done.returncode:
             raise OSError(f"{compiler} failed: {done.stderr.decode(errors='replace').strip()[:500]}")
-        aside.chmod(0o755)
+        with aside.open("rb+") as file:
+            os.fchmod(file.fileno(), 0o755)
+            os.fsync(file.fileno())
         aside.replace(made)
     finally:
         aside.unlink(missing_ok=True)

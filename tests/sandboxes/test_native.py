@@ -9,7 +9,7 @@ import pytest
 from command import needs_sandbox
 from sandbox_programs import ROOT
 
-from arena.sandboxes import SandboxSpec, bwrap, native
+from arena.sandboxes import Limits, SandboxSpec, bwrap, native
 from arena.system import process
 
 compiled = pytest.mark.skipif(native.programs() is None, reason=f"the C programs are not in use: {native.why_not()}")
@@ -37,8 +37,8 @@ def test_the_compiler_has_no_warning(tmp_path):
 def test_arenas_that_start_at_once_all_find_whole_programs(tmp_path):
     with ThreadPoolExecutor(4) as pool:
         made = set(pool.map(lambda _: native._built(tmp_path, "launch", native.FILES["launch"]), range(4)))
-    assert [path.name for path in tmp_path.iterdir()] == [path.name for path in made]  # one program, nothing else
-    assert process.run([str(made.pop())], limit_s=20).stderr.startswith(b"usage: launch FD")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == list(made)  # one program, nothing else
+    assert process.run([str(next(tmp_path.iterdir()))], limit_s=20).stderr.startswith(b"usage: launch FD")
 
 
 @compiled
@@ -49,11 +49,16 @@ def test_a_program_that_others_may_change_is_not_used(tmp_path, monkeypatch, mod
     folder = tmp_path / "arena" / "programs"
     next(folder.glob("init-*")).chmod(mode)
     assert "another user may have changed it" in native._found.__wrapped__()
-    next(folder.glob("init-*")).chmod(0o644)
-    assert "cannot be executed" in native._found.__wrapped__()
     next(folder.glob("init-*")).chmod(0o755)
-    folder.chmod(0o777)
-    assert "another user may have changed it" in native._found.__wrapped__()
+    next(folder.glob("launch-*")).write_bytes(b"")  # as a crash of the machine may leave it
+    assert "is no program" in native._found.__wrapped__()
+    next(folder.glob("launch-*")).unlink()
+    next(folder.glob("init-*")).rename(tmp_path / "init")
+    assert isinstance(native._found.__wrapped__(), native.Programs)  # made anew
+    init = next(folder.glob("init-*"))
+    init.unlink()
+    init.symlink_to(tmp_path / "init")
+    assert "Too many levels of symbolic links" in native._found.__wrapped__()
 
 
 def test_without_a_compiler_the_reason_is_told(tmp_path, monkeypatch):
@@ -79,9 +84,9 @@ def test_a_program_that_does_not_compile_is_told(tmp_path, monkeypatch):
 def test_a_broken_order_starts_nothing(language, order):
     fd = process.readable_fd(order)
     made = native.programs()
-    program = [str(made.launch)] if made else [sys.executable, "-I", "-S", native.SOURCES / "launch.py"]
+    program = [f"/proc/self/fd/{native.launcher_fd()}"] if made else [sys.executable, "-I", "-S", native.SOURCES / "launch.py"]
     try:
-        done = subprocess.run([*program, str(fd)], pass_fds=[fd], capture_output=True)
+        done = subprocess.run([*program, str(fd)], pass_fds=[fd, *([native.launcher_fd()] if made else [])], capture_output=True)
     finally:
         os.close(fd)
     assert done.returncode == 1 and done.stderr and not done.stdout
@@ -162,3 +167,39 @@ def test_the_python_programs_pass_the_same_tests():
     ]
     done = subprocess.run(command, cwd=ROOT, env=os.environ | {native.SWITCH: "0"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:]
+
+
+SIGNALS = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for _ in range(800):  # the longer the command's group, the longer process 1 takes to signal it
+    if os.fork() == 0:
+        signal.pause()
+for _ in range(4):
+    if os.fork() == 0:
+        while True:
+            os.kill(1, signal.SIGTERM)
+            os.kill(1, signal.SIGCHLD)
+for _ in range(2):
+    if os.fork() == 0:
+        while True:
+            if os.fork() == 0:
+                os._exit(0)  # its parent never waits; and when that ends, process 1 reaps
+            if os.fork() == 0:
+                if os.fork() == 0:
+                    os._exit(0)
+                os._exit(0)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+@needs_sandbox
+def test_signals_without_end_do_not_hold_process_1(language):
+    with bwrap.run(SandboxSpec("worker", ("python", "-c", SIGNALS), limits=Limits(processes=1024))) as running:
+        assert running.stdout.readline() == b"ready\n"
+        for _ in range(3):
+            running.cpu_ns()
+            stopped = running.freeze()
+            assert running.cpu_ns() == stopped
+            running.resume()

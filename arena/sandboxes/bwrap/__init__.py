@@ -114,8 +114,8 @@ def start(
             order.append(("workspace", mount.fd))
         handed.append(process.readable_fd(b"".join(os.fsencode(f"{key}={value}") + b"\0" for key, value in order)))
         made = native.programs()
-        handed.append(process.readable_fd(b"" if made else compiled("launch")))
-        launcher = [str(made.launch)] if made else [sys.executable, "-I", "-S", f"/proc/self/fd/{handed[-1]}"]
+        handed.append(os.dup(native.launcher_fd()) if made else process.readable_fd(compiled("launch")))
+        launcher = [*([] if made else [sys.executable, "-I", "-S"]), f"/proc/self/fd/{handed[-1]}"]
         handed.append(process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         for fd in handed:
             stack.callback(os.close, fd)

@@ -21,6 +21,7 @@
 #define SETTLE_NS 200000
 #define CPUCLOCK_SCHED 2
 #define MOST_KEPT 256
+#define MOST_REAPED 256 /* dead processes between two looks at arena's orders: a sandbox can make them without end */
 
 enum { IN_KERNEL = 1, RUNNABLE = 2 }; /* states of threads that are neither stopped nor dead: D, and all others */
 
@@ -67,9 +68,11 @@ static void copy_file(const char *from, const char *to) {
     char data[1 << 16];
     int source = open(from, O_RDONLY | O_CLOEXEC), copy = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     ssize_t length = -1;
-    while (source >= 0 && copy >= 0 && (length = read(source, data, sizeof data)) > 0)
-        if (write(copy, data, (size_t)length) != length)
-            fail(errno, to);
+    while (source >= 0 && copy >= 0 && (length = read(source, data, sizeof data)) > 0) {
+        ssize_t written = write(copy, data, (size_t)length);
+        if (written != length)
+            fail(written < 0 ? errno : ENOSPC, to);
+    }
     if (length < 0)
         fail(errno, to);
     close(source);
@@ -79,8 +82,10 @@ static void copy_file(const char *from, const char *to) {
 /* Copy a folder's files into another one, each owned by its user. */
 static void fill(const char *from, const char *to) {
     DIR *folder = opendir(from);
-    if (!folder)
+    if (!folder && errno == ENOENT)
         return; /* no file to copy */
+    if (!folder)
+        fail(errno, from);
     if (mkdir(to, 0700) && errno != EEXIST)
         fail(errno, to);
     for (struct dirent *entry; (entry = readdir(folder));) {
@@ -124,7 +129,7 @@ static void become(char **words) {
     while (path) {
         char file[PATH_MAX];
         size_t length = strcspn(path, ":");
-        if (snprintf(file, sizeof file, "%.*s/%s", (int)length, path, words[0]) < PATH_MAX) {
+        if (snprintf(file, sizeof file, "%.*s%s%s", (int)length, path, length ? "/" : "", words[0]) < PATH_MAX) {
             execv(file, words);
             if (errno != ENOENT && errno != ENOTDIR)
                 error = errno;
@@ -170,13 +175,29 @@ static uint64_t monotonic_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* A process or thread may end while it is looked at. Any other error would hide one that runs. */
+static void gone_or_fail(int error) {
+    if (error && error != ENOENT && error != ESRCH)
+        fail(error, "/proc");
+}
+
+/* The next name in a listing that is a number; NULL at its end. */
+static const char *next_number(DIR *folder) {
+    struct dirent *entry;
+    do {
+        errno = 0;
+        entry = readdir(folder);
+    } while (entry && !isdigit(*entry->d_name));
+    if (!entry)
+        gone_or_fail(errno);
+    return entry ? entry->d_name : NULL;
+}
+
 /* The next pid in a listing of /proc, not our own; 0 at its end. */
 static int next_pid(DIR *proc) {
-    for (struct dirent *entry; (entry = readdir(proc));) {
-        int pid = isdigit(*entry->d_name) ? atoi(entry->d_name) : 0;
-        if (pid > 1)
-            return pid;
-    }
+    for (const char *name; (name = next_number(proc));)
+        if (atoi(name) > 1)
+            return atoi(name);
     return 0;
 }
 
@@ -228,18 +249,23 @@ static uint64_t distance(const struct clocks *one, const struct clocks *other) {
 }
 
 static int same(const struct clocks *one, const struct clocks *other) {
-    return one->count == other->count && !memcmp(one->at, other->at, one->count * sizeof *one->at);
+    size_t i = 0;
+    while (i < one->count && i < other->count && one->at[i].pid == other->at[i].pid && one->at[i].ns == other->at[i].ns)
+        i++;
+    return i == one->count && i == other->count;
 }
 
-/* The first bytes of a file of one thread, as text; empty when it cannot be read. */
-static void first_bytes(int pid, const char *tid, const char *file, char text[512]) {
+/* The first bytes of a file of one thread, as text; empty when it cannot be read. Returns why not, or 0. */
+static int first_bytes(int pid, const char *tid, const char *file, char text[512]) {
     char path[320];
     snprintf(path, sizeof path, "/proc/%d/task/%s/%s", pid, tid, file);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? 0 : read(fd, text, 511);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, 511);
+    int error = length < 0 ? errno : 0;
     if (fd >= 0)
         close(fd);
     text[length > 0 ? length : 0] = 0;
+    return error;
 }
 
 /* Call `look` for each thread of the sandbox but ours, also of a dead leader. Returns the or of its results. */
@@ -250,11 +276,12 @@ static int each_thread(int (*look)(int pid, const char *tid)) {
         char path[64];
         snprintf(path, sizeof path, "/proc/%d/task", pid);
         DIR *tasks = opendir(path);
-        if (!tasks)
+        if (!tasks) {
+            gone_or_fail(errno);
             continue;
-        for (struct dirent *entry; (entry = readdir(tasks));)
-            if (isdigit(*entry->d_name))
-                found |= look(pid, entry->d_name);
+        }
+        for (const char *tid; (tid = next_number(tasks));)
+            found |= look(pid, tid);
         closedir(tasks);
     }
     closedir(proc);
@@ -263,7 +290,7 @@ static int each_thread(int (*look)(int pid, const char *tid)) {
 
 static int active_state(int pid, const char *tid) {
     char text[512];
-    first_bytes(pid, tid, "stat", text);
+    gone_or_fail(first_bytes(pid, tid, "stat", text));
     char *name_end = strrchr(text, ')');
     if (!name_end || name_end[1] != ' ' || strchr("TZX", name_end[2]))
         return 0;
@@ -277,11 +304,13 @@ static int on_processor(int pid, const char *tid) {
     return !strncmp(text, "running", 7);
 }
 
-static void reap(void) {
-    int status;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+/* Whether there may be more. */
+static int reap(void) {
+    int status, count = 0;
+    for (pid_t pid; count < MOST_REAPED && (pid = waitpid(-1, &status, WNOHANG)) > 0; count++)
         if (pid == command)
             _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    return count == MOST_REAPED;
 }
 
 /* Stop all. 0, or 1 when some process cannot be stopped. */
@@ -352,24 +381,27 @@ static void obey(int control) {
 
 static void serve(int control, int signals) {
     struct pollfd ready[3] = {{control, POLLIN, 0}, {signals, POLLIN, 0}, {bridge_epoll(), POLLIN, 0}};
-    for (;;) {
-        if (poll(ready, 3, -1) < 0) {
+    for (int more = 0;;) {
+        if (poll(ready, 3, more ? 0 : -1) < 0) {
             if (errno != EINTR)
                 fail(errno, "poll");
             continue;
         }
-        if (ready[2].revents)
-            bridge_serve_ready();
-        if (ready[1].revents) {
-            struct signalfd_siginfo got;
-            while (read(signals, &got, sizeof got) == sizeof got)
-                if (got.ssi_signo == SIGTERM)
-                    kill(-command, SIGTERM);
-        }
         if (ready[0].revents)
             obey(control);
-        if (!is_frozen)
-            reap();
+        if (ready[1].revents) {
+            /* One look each time: a process inside can send signals without end. */
+            struct signalfd_siginfo got[16];
+            ssize_t length = read(signals, got, sizeof got);
+            int asked = 0;
+            for (ssize_t i = 0; i < length / (ssize_t)sizeof *got; i++)
+                asked |= got[i].ssi_signo == SIGTERM;
+            if (asked)
+                kill(-command, SIGTERM);
+        }
+        if (ready[2].revents)
+            bridge_serve_ready();
+        more = is_frozen ? 0 : reap();
     }
 }
 
@@ -393,6 +425,8 @@ int main(int count, char **words) {
     close_all_but_kept();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL); /* ignored, as it may have been inherited, the kernel would reap the command by itself */
+    signal(SIGTERM, SIG_DFL);
     sigset_t wanted;
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGCHLD);

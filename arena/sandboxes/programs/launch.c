@@ -125,10 +125,10 @@ static void write_file(const char *path, const char *text, const char *what) {
 static void set_limit(const char *text) {
     char *value;
     int which = (int)strtol(text, &value, 10);
-    rlim_t wanted = strtoull(value + 1, NULL, 10);
     struct rlimit limit;
     if (*value != ':' || getrlimit(which, &limit))
         fail(EINVAL, "cannot set the limit %s", text);
+    rlim_t wanted = strtoull(value + 1, NULL, 10);
     if (limit.rlim_max == RLIM_INFINITY || wanted < limit.rlim_max)
         limit.rlim_max = wanted;
     limit.rlim_cur = limit.rlim_max;
@@ -139,11 +139,17 @@ static void set_limit(const char *text) {
 static void pin(struct words cpus) {
     cpu_set_t wanted;
     CPU_ZERO(&wanted);
-    for (size_t i = 0; i < cpus.count; i++)
-        CPU_SET(strtoul(cpus.at[i], NULL, 10), &wanted);
-    if (!sched_setaffinity(0, sizeof wanted, &wanted))
+    int error = 0;
+    for (size_t i = 0; i < cpus.count; i++) {
+        unsigned long cpu = strtoul(cpus.at[i], NULL, 10);
+        if (cpu >= CPU_SETSIZE)
+            error = EINVAL;
+        else
+            CPU_SET(cpu, &wanted);
+    }
+    if (!error && !sched_setaffinity(0, sizeof wanted, &wanted))
         return;
-    int error = errno;
+    error = error ? error : errno;
     fprintf(stderr, "cannot run on processors");
     for (size_t i = 0; i < cpus.count; i++)
         fprintf(stderr, " %s", cpus.at[i]);
