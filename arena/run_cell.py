@@ -190,8 +190,8 @@ def _score(bench: Bench, digest: str, submission: Submission | None, reason: str
     """The judge is given the submission and nothing of the session."""
     from arena import judge
 
-    if folder.score.exists() and not folder.result.exists():  # killed between score and commit: no score is drawn again
-        return documents.read_json(folder.score, SCORE)
+    if folder.score.exists() and (kept := documents.read_json(folder.score, SCORE)).verdict != "judge_failed":
+        return kept  # arena was killed between score and commit: no score is drawn again
     if submission is None:
         score: Score = judge.missing(reason, bench.problem, bench.hardware, digest)
     else:

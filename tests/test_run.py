@@ -361,6 +361,11 @@ def test_a_run_is_judged_later(arena: Arena, marker: str) -> None:
     assert kinds(arena).count("collected") == 1 and kinds(arena)[-3:] == ["reopened", "committed", "annotated"]
     assert set(consistent(arena).values()) == {"committed"}
     assert "has its score already (crashed)" in arena.refused("judge", "latest")
+    # As it is when SIGKILL comes between score and commit: the score stands, and no other is drawn.
+    (run / "result.yaml").unlink()
+    score = json.loads((run / "score.json").read_text()) | {"message": "drawn once"}
+    (run / "score.json").write_text(json.dumps(score))
+    assert arena.json("judge", "latest")["score"]["message"] == "drawn once"
 
 
 def test_a_failed_judge_is_asked_again(arena: Arena) -> None:
