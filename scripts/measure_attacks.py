@@ -3,7 +3,8 @@
 From the checkout: `PYTHONPATH=.:tests python scripts/measure_attacks.py --hardware cpu [--json FILE] [--write]`.
 
 Each score has one process and, on a GPU, every third shape of its problem from the second on. It is added to `--json FILE` at
-once; what that file holds already is left out, so a long measurement may be cut short. `--attacks` and `--honest` choose what to
+once; what that file holds already is left out, so a long measurement may be cut short. Files of several runs may be joined: the
+last score of a name counts, and a gain is over the twin's last score before it. `--attacks` and `--honest` choose what to
 score, `--only` names submissions. `--write` puts the tables into docs/tables/attacks.md, in the place of this hardware's.
 """
 
@@ -106,7 +107,18 @@ def described(more: float | None) -> str:
     return "" if more is None else "unsteady" if math.isnan(more) else f"{more:.3f}"
 
 
-def attack_lines(rows: dict[str, Row], hardware: Hardware) -> Iterator[str]:
+def twins(rows: Iterable[Row], chosen: dict[str, Entry]) -> dict[str, Row]:
+    """By name, the score of each one's twin: the last before it, so of the same run and the same card."""
+    last: dict[str, Row] = {}
+    found: dict[str, Row] = {}
+    for row in rows:
+        last[row.name] = row
+        if row.name in chosen and (twin := last.get(chosen[row.name].twin.name)):
+            found[row.name] = twin
+    return found
+
+
+def attack_lines(rows: dict[str, Row], beside: dict[str, Row], hardware: Hardware) -> Iterator[str]:
     """The table of the mechanisms, and what the adversary gained at best."""
     yield "| mechanism | attack | verdict | gain |"
     yield "|---|---|---|---|"
@@ -115,7 +127,7 @@ def attack_lines(rows: dict[str, Row], hardware: Hardware) -> Iterator[str]:
         for entry, name in entries(mechanism, hardware):
             if not (row := rows.get(name)):
                 continue
-            more = gain(row, rows.get(entry.twin.name))
+            more = gain(row, beside.get(name))
             if more is not None and not math.isnan(more):
                 best[mechanism.within] = max(best.get(mechanism.within, (0.0, "")), (more, name))
             as_expected = row.verdict == row.expected or (entry.bounded and row.verdict == "passed")
@@ -198,21 +210,23 @@ def main() -> None:
             sys.exit(f"not in tests/attacks/table.yaml for hardware {hardware.name}: {', '.join(sorted(unknown))}")
         chosen = {name: entry for one in options.only for name, entry in with_twin(one, chosen[one])}
 
-    rows: dict[str, Row] = {}
+    kept: list[Row] = []
     if options.json and options.json.exists():
-        rows = {row.name: row for line in options.json.read_text().splitlines() for row in [Row(**json.loads(line))]}
+        kept = [Row(**json.loads(line)) for line in options.json.read_text().splitlines()]
+    done = {row.name for row in kept}
     for name, entry in chosen.items():
-        if name in rows:
+        if name in done:
             continue
         row = scored(entry, hardware, shared=options.shared)
         print(f"  {name}: {row.verdict} {row.score or row.message} {row.alarms} ({row.seconds} s)", file=sys.stderr, flush=True)
-        rows[name] = row
+        kept.append(row)
         if options.json:
             with options.json.open("a") as file:
                 file.write(json.dumps(asdict(row)) + "\n")
 
-    device = next((row.device for row in rows.values() if row.device), hardware.name)
-    lines = [f"{device}, {datetime.date.today()}", "", *attack_lines(rows, hardware), "", *honest_lines(rows, hardware)]
+    rows, beside = {row.name: row for row in kept}, twins(kept, wanted(hardware, ("attacks", "honest")))
+    device = next((row.device for row in kept if row.device), hardware.name)
+    lines = [f"{device}, {datetime.date.today()}", "", *attack_lines(rows, beside, hardware), "", *honest_lines(rows, hardware)]
     print("\n".join(lines))
     if options.write:
         write(f"## On {hardware.name}\n", lines)

@@ -1,4 +1,4 @@
-# verdict: passed
+# verdict: incorrect
 # follows: oracle_gpu
 # at most: honest
 # Fills the output of one captured call in a window with a constant. It is rejected as soon as that output is in a sample.
