@@ -137,11 +137,11 @@ def mass(y: Tensor, p: Tensor) -> Tensor:
 
 
 def short(p: Tensor) -> Tensor:
-    """(R): 0.75 / 2**b / (1 + d) for the b that makes it largest. With S the sum of a row's exponentials, 1 / S lies d / 2**(24 + b)
-    from a number of b bits behind the leading one, relative to its power of two. About one row in a million has more than 0.01.
+    """(R): 0.75 / 2**b / (1 + d) for the b that makes it largest. Below 1e-5 but for about one row in a million.
 
-    Products of a 24-bit number and a short one end in one of 2**b ways. Then most exponentials divided by S are rounded in the
-    same direction, and the sum is off by up to 0.63 U / 2**b / (1 + d / 2), however exactly each is divided.
+    With S the sum of a row's exponentials, 1 / S lies d / 2**(24 + b) from a number of b bits behind the leading one, relative to
+    its power of two. Products of a 24-bit number and one so short end in one of 2**b ways. Then most exponentials divided by S
+    are rounded in the same direction, and the sum is off by up to 0.63 U / 2**b / (1 + d / 2), however exactly each is divided.
     """
     bits = SHORT_BITS.to(p.device)
     ends = torch.frexp(p.amax(-1, keepdim=True)).mantissa * 2 * bits  # the largest p is 1 / S
