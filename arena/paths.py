@@ -72,6 +72,11 @@ def leaderboard() -> Path:
     return home() / "leaderboard"
 
 
+def sweeps() -> Path:
+    """Folder of the sweeps, one folder each: its file, its lock, and what its processes wrote on standard error."""
+    return home() / "sweeps"
+
+
 def cache() -> Path:
     """Folder that may be deleted at any time: measured ceilings and built parts of the sandbox."""
     return _xdg("XDG_CACHE_HOME", ".cache")
@@ -92,7 +97,7 @@ def secrets() -> tuple[Path, ...]:
     """Existing paths that no sandbox may show: hidden inputs, solutions, ceilings, other runs, their history, keys."""
     root = checkout()
     history = (root / ".git", root / "tests") if root else ()
-    results = (workspaces(), annotations(), baselines(), leaderboard())
+    results = (workspaces(), annotations(), baselines(), leaderboard(), sweeps())
     kept = (PACKAGE, problems(), harnesses(), *results, cache(), config(), keys(), *history)
     return tuple(path for path in kept if path.exists())
 

@@ -18,7 +18,7 @@ from arena.gateway.network import Network
 from arena.results import annotations, baselines
 from arena.sandboxes.backends import backend
 from arena.sandboxes.host import NVIDIA_NODE
-from arena.schema import Hardware, Problem
+from arena.schema import Hardware, Problem, SweepPlace
 
 SILENCE_S = 900.0
 """An agent with a model may be silent this long: a build may take ten minutes without output."""
@@ -52,6 +52,10 @@ class RunOptions(TypedDict, total=False):
     """Use the subscription of the person who runs arena, without a gateway."""
     exclude_backoff: bool
     """Add the time for which the provider failed to the budget."""
+    parallel: int
+    """Sessions at once that share this machine's memory. Default 1."""
+    sweep: SweepPlace | None
+    """The sweep that the run belongs to."""
 
 
 def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> RunSpec:
@@ -83,7 +87,9 @@ def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> 
     if target is not None:
         folder, profile = paths.problems() / target[0].name, target[1].profile
         steps = faults.collect(lambda: replay.steps(selected, folder, profile, paths.workspaces()))
-    launch = faults.collect(lambda: resolve_launch(selected, paths.harnesses(), login=login, replay=steps))
+    launch = faults.collect(
+        lambda: resolve_launch(selected, paths.harnesses(), login=login, replay=steps, parallel=options.get("parallel", 1))
+    )
     faults.raise_all()
     assert target and budget_s and chosen_backend and launch
     silence_s = SILENCE_S if selected.model.route else None
@@ -99,6 +105,7 @@ def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> 
         network=joined or network if login else network,
         access=access,
         login=login,
+        sweep=options.get("sweep"),
     )
 
 

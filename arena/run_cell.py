@@ -3,7 +3,8 @@
 import fcntl
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -37,14 +38,29 @@ class Bench(NamedTuple):
 
 def run_cell(spec: RunSpec, report: Report = lambda progress: None) -> Annotation:
     """Play the session, score its submission, write the annotation and render the leaderboard. ArenaError."""
+    with _session(spec, report) as (folder, ended, submission):
+        bench = Bench(spec.problem, spec.hardware, spec.gpu, spec.sandbox)
+        annotation = _judge(bench, spec.cell(), ended, submission, folder, report)
+    render()
+    return annotation
+
+
+def play_cell(spec: RunSpec, report: Report = lambda progress: None) -> str:
+    """Play the session alone, and return the run's id: `judge_run` scores its submission later. ArenaError."""
+    with _session(spec, report) as (folder, _, _):
+        return folder.run_id
+
+
+@contextmanager
+def _session(spec: RunSpec, report: Report) -> Iterator[tuple[RunFolder, EndedSession, Submission | None]]:
+    """The run's folder, held for the block, with its session over and on the disk."""
     report(Progress("start", "looking at the machine"))
     backend(spec.sandbox_name)  # proves the sandbox again: the machine may have changed since the plan was made
     from arena import judge  # torch takes a second to import
 
     # Is the device there, the right one, and free?
     device_node = judge.preflight(spec.hardware, spec.gpu)
-    cell = spec.cell()
-    with run_folder.create(cell, manifest=_manifest(spec), root=paths.workspaces()) as folder:
+    with run_folder.create(spec.cell(), manifest=_manifest(spec), root=paths.workspaces()) as folder:
         try:
             played = _play(spec, folder, device_node, report)
             ended = EndedSession(session=played.session, submission=_record(played.submission), reason=played.reason)
@@ -53,10 +69,7 @@ def run_cell(spec: RunSpec, report: Report = lambda progress: None) -> Annotatio
         except ArenaError as error:
             folder.event("failed", message=str(error))
             raise
-        bench = Bench(spec.problem, spec.hardware, spec.gpu, spec.sandbox)
-        annotation = _judge(bench, cell, ended, played.submission, folder, report)
-    render()
-    return annotation
+        yield folder, ended, played.submission
 
 
 def judge_run(state: RunState, gpu: int | None = None, report: Report = lambda progress: None) -> Annotation:
@@ -231,4 +244,5 @@ def _manifest(spec: RunSpec) -> dict[str, Any]:
         "gpu": spec.gpu if spec.hardware.profile == "gpu" else None,
         "login": spec.login,
         "told_budget_s": spec.times.budget_s,
+        "sweep": spec.sweep.model_dump() if spec.sweep else None,
     }

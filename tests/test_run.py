@@ -16,6 +16,7 @@ import yaml
 
 pytest.importorskip("torch")
 
+from asking import asking
 from command import Arena, alive, copy, killed, needs_sandbox, until
 from stub import started
 
@@ -92,33 +93,9 @@ def test_trials_are_runs_of_one_cell(arena: Arena) -> None:
     assert (entry["passed"], entry["counted"], entry["outcomes"]) == (0, 2, {"missing": 2})
 
 
-DRY = """schema_version: 1
-title: An agent that asks its model twice
-command: [python, -I, /opt/harness/dry.py]
-files: {/opt/harness/dry.py: dry.py}
-api: chat
-env: {KEY: "{key}", GATEWAY: "{gateway}"}
-terminal_event: {type: end}
-models:
-  m: {title: A model, id: m-1, route: stub}
-"""
-ASKS = """import json, os, urllib.request
-tools = [{"type": "function", "function": {"name": "bash", "parameters": {}}}]
-for messages in [{"role": "user", "content": "x"}], [{"role": "tool", "content": "x"}]:
-    body = {"model": "m-1", "messages": messages, "tools": tools}
-    headers = {"Authorization": "Bearer " + os.environ["KEY"], "Content-Type": "application/json"}
-    request = urllib.request.Request(os.environ["GATEWAY"] + "/v1/chat/completions", json.dumps(body).encode(), headers)
-    print(json.dumps({"type": "answer", "status": urllib.request.urlopen(request).status}), flush=True)
-"""
-
-
 def test_an_empty_account_stops_the_other_trials(arena: Arena, tmp_path: Path) -> None:
-    (arena.tree / "harnesses" / "dry.yaml").write_text(DRY)
-    (arena.tree / "harnesses" / "dry.py").write_text(ASKS)
     with started(tmp_path / "stub.jsonl", "--mode", "no_credit") as stub:
-        route = {"title": "The stub", "apis": ["chat"], "base_url": f"{stub.url}/v1", "key": None}
-        (tmp_path / "routes.yaml").write_text(yaml.safe_dump({"schema_version": 2, "routes": {"stub": route}}))
-        env = {"ARENA_ROUTES": str(tmp_path / "routes.yaml")}
+        env = asking(arena, stub)
         done = arena(*RUN, "--model", "dry/m", "--trials", "3", "--budget", "1m", "--json", env=env)
     assert done.code == 1, done.err
     [annotation] = json.loads(done.out)

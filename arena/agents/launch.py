@@ -68,7 +68,9 @@ class Launch:
         )
 
 
-def resolve_launch(selected: SelectedModel, folder: Path, *, login: bool = False, replay: bytes | None = None) -> Launch:
+def resolve_launch(
+    selected: SelectedModel, folder: Path, *, login: bool = False, replay: bytes | None = None, parallel: int = 1
+) -> Launch:
     """Find the harness's CLI, fill in its command, variables and templates, and load its reader of events.
 
     Args:
@@ -76,6 +78,7 @@ def resolve_launch(selected: SelectedModel, folder: Path, *, login: bool = False
         folder: where the harness's own files lie.
         login: use the login of the person who runs arena, and no gateway.
         replay: the steps that a built-in model plays.
+        parallel: sessions at once that share the machine's memory.
 
     Raises:
         ArenaError: the CLI, the login or the effort is missing, or a template is wrong; every fault at once.
@@ -83,7 +86,7 @@ def resolve_launch(selected: SelectedModel, folder: Path, *, login: bool = False
     harness, faults = selected.harness, Faults()
     events = folder / harness.events if harness.events else None
     cli = faults.collect(lambda: install.installed(harness))
-    limits = faults.collect(lambda: limits_for("agent", harness.limits))
+    limits = faults.collect(lambda: limits_for("agent", harness.limits, parallel=parallel))
     read_events = faults.collect(lambda: reader(events, harness.terminal_event))
     rendered = faults.collect(lambda: _rendered(selected, folder, login=login, replay=replay))
     if login:

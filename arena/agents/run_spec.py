@@ -10,7 +10,7 @@ from arena.agents.select import SelectedModel
 from arena.gateway.config import ModelAccess
 from arena.gateway.network import Network
 from arena.sandboxes import Sandbox
-from arena.schema import Cell, Hardware, Problem
+from arena.schema import Cell, Hardware, Problem, SweepPlace
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class RunSpec:
     """The route to the model, the real key and the caps, for the gateway. None without a model, and with a login."""
     login: bool = False
     """Whether the agent CLI uses a person's own subscription instead of the gateway."""
+    sweep: SweepPlace | None = None
+    """The sweep that the run belongs to, and which trial of its cell it is."""
 
     def cell(self) -> Cell:
         """The run's identity in the record."""

@@ -29,6 +29,7 @@ from arena.cli import (
     schema,
     score,
     show,
+    sweep,
 )
 from arena.cli import list as list_
 from arena.cli.console import people, safe
@@ -77,6 +78,7 @@ for command in (
     schema.schema,
     score.score,
     show.show,
+    sweep.sweep,
 ):
     cli.add_command(command)
 

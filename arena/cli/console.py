@@ -98,10 +98,10 @@ class Display:
     def __rich__(self) -> Text:
         progress = self._progress
         elapsed_s = progress.elapsed_s or time.monotonic() - self._phase_s
-        budget = f" of {_clock(progress.budget_s)}" if progress.budget_s else ""
+        budget = f" of {clock(progress.budget_s)}" if progress.budget_s else ""
         # Assembled from parts, never parsed as markup: the text may come from an agent. A second line would survive a redraw.
         return Text.assemble(
-            (f"{progress.phase:8}", "cyan"), f" {_clock(elapsed_s)}{budget}  {progress.text}", no_wrap=True, overflow="ellipsis"
+            (f"{progress.phase:8}", "cyan"), f" {clock(elapsed_s)}{budget}  {progress.text}", no_wrap=True, overflow="ellipsis"
         )
 
     def show(self, progress: Progress) -> None:
@@ -121,6 +121,7 @@ class Display:
         self.show(Progress("judge", text))
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Minutes and seconds."""
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes}:{seconds:02}"

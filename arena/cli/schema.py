@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from arena.cli.console import data, safe, tell
 from arena.files import documents
 from arena.results.board import Board
-from arena.schema import Annotation, Baselines, Hardware, Harness, Problem, Score
+from arena.schema import Annotation, Baselines, Hardware, Harness, Problem, Score, Sweep
 
 RECORDS: dict[str, Any] = {
     "problem": Problem,
@@ -21,6 +21,7 @@ RECORDS: dict[str, Any] = {
     "annotation": Annotation,
     "baselines": Baselines,
     "leaderboard": Board,
+    "sweep": Sweep,
 }
 
 
@@ -32,7 +33,7 @@ RECORDS: dict[str, Any] = {
     help="Write each schema as <name>.json into this folder instead of printing it.",
 )
 def schema(name: str | None, out: Path | None) -> None:
-    """Print the JSON Schema of one record (problem, harness, hardware, score, annotation, baselines, leaderboard) or of all."""
+    """Print the JSON Schema of one record (such as problem, harness, annotation, leaderboard or sweep), or of all."""
     if out is None:
         data(_schema(name) if name else {key: _schema(key) for key in RECORDS})
         return

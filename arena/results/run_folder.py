@@ -38,7 +38,7 @@ from arena import paths
 from arena.errors import ArenaError, DataError, UsageError
 from arena.files import documents
 from arena.files.text import render
-from arena.schema import Annotation, Cell, EndedSession, Problem, Profile
+from arena.schema import Annotation, Cell, EndedSession, Problem, Profile, SweepPlace
 
 NAME_RULES = ("forbidden.py", "name_resolution.py")
 """The judge's own search for forbidden names. Every workspace has a copy, so that check.py tells the agent what a score would."""
@@ -100,6 +100,8 @@ class RunState:
     state: State
     cell: Cell | None
     """None when this version of arena cannot read the manifest."""
+    sweep: SweepPlace | None = None
+    """The sweep that it belongs to."""
 
 
 @contextmanager
@@ -179,7 +181,7 @@ def commit(run: RunFolder, annotation: Annotation) -> None:
 def list_runs(root: Path) -> list[RunState]:
     """Every run under `root`, oldest first: the folders with a manifest and their final name."""
     runs = [RunFolder(manifest.parent) for manifest in sorted(root.glob("[!.]*/manifest.json"))]
-    return [RunState(run, _state(run), _read_cell(run)) for run in runs]
+    return [RunState(run, _state(run), *_read_manifest(run)) for run in runs]
 
 
 def read_state(root: Path, run_id: str) -> RunState:
@@ -187,7 +189,7 @@ def read_state(root: Path, run_id: str) -> RunState:
     run = RunFolder(root / run_id)
     if not run.manifest.exists():
         raise UsageError(f"the files of run {run_id} are not here ({root}): go where it was made")
-    return RunState(run, _state(run), _read_cell(run))
+    return RunState(run, _state(run), *_read_manifest(run))
 
 
 def read_events(run: RunFolder) -> list[dict[str, Any]]:
@@ -285,8 +287,10 @@ def _state(run: RunFolder) -> State:
     return "committed" if run.result.exists() else "unjudged" if run.session.exists() else "interrupted"
 
 
-def _read_cell(run: RunFolder) -> Cell | None:
+def _read_manifest(run: RunFolder) -> tuple[Cell | None, SweepPlace | None]:
     try:
-        return Cell.model_validate(json.loads(run.manifest.read_bytes())["cell"])
-    except (ValueError, KeyError, TypeError):  # ValueError: text that is not JSON, or a cell with other fields
-        return None
+        manifest = json.loads(run.manifest.read_bytes())
+        sweep = manifest.get("sweep")
+        return Cell.model_validate(manifest["cell"]), SweepPlace.model_validate(sweep) if sweep else None
+    except (ValueError, KeyError, TypeError, AttributeError):  # ValueError: text that is not JSON, or a cell with other fields
+        return None, None

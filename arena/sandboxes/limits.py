@@ -16,12 +16,15 @@ from arena.sandboxes.cgroup import own_cgroups
 DEFAULTS = Path(__file__).with_name("limits.yaml")
 
 
-def limits_for(kind: Literal["agent", "worker"], own: schema.Limits | None = None) -> Limits:
-    """Limits of a sandbox of that kind; `own` replaces single ones. UsageError when one exceeds what this machine has."""
+def limits_for(kind: Literal["agent", "worker"], own: schema.Limits | None = None, *, parallel: int = 1) -> Limits:
+    """Limits of a sandbox of that kind; `own` replaces single ones, and `parallel` of them share the machine's memory.
+
+    UsageError when one exceeds what this machine has.
+    """
     defaults = _defaults()
     given = (defaults.agent if kind == "agent" else defaults.worker).replaced(own)
     pids = int(Path("/proc/sys/kernel/pid_max").read_text())
-    return in_bytes(given, machine_bytes(), len(os.sched_getaffinity(0)), pids)
+    return in_bytes(given, machine_bytes() // parallel, len(os.sched_getaffinity(0)), pids)
 
 
 def in_bytes(given: schema.Limits, machine_bytes: int, cores: int, pids: int) -> Limits:

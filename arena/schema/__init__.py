@@ -44,13 +44,14 @@ from arena.schema.score import (
     Timings,
     Verdict,
 )
+from arena.schema.sweep import Grid, ModelChoice, Retry, Stop, Sweep, SweepPlace
 
 __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
     "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "DType", "DefaultLimits", "Device", "EndedSession",
-    "Errors",
-    "Evidence", "Figure", "Hardware", "Harness", "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model",
-    "Name", "Network", "Passed", "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict",
-    "Review", "Route", "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "SubmissionRecord",
-    "Tensor", "TimedShape", "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",
+    "Errors", "Evidence", "Figure", "Grid", "Hardware", "Harness", "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login",
+    "Metric", "Model", "ModelChoice", "Name", "Network", "Passed", "Positive", "Problem", "Profile", "Quote", "Rate",
+    "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route", "Routes", "Score", "ScoreHead", "Session", "Shape",
+    "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep", "SweepPlace", "Tensor", "TimedShape", "Timings",
+    "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",
 ]  # fmt: skip

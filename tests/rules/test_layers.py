@@ -15,7 +15,7 @@ LAYERS = [
     {"sandboxes", "gateway"},
     {"agents", "judge"},
     {"plan", "run_cell", "authoring"},
-    {"doctor", "api"},
+    {"doctor", "api", "sweep"},
     {"cli"},
     {"__main__"},
 ]

@@ -1,0 +1,162 @@
+"""`arena sweep`: run a grid of cells, or go on with one."""
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import rich_click as click
+from pydantic import ValidationError
+
+from arena import paths
+from arena.cli import board, options
+from arena.cli.console import answering, clock, data, safe, tell, tell_table
+from arena.errors import UsageError
+from arena.files import documents
+from arena.plan import ready
+from arena.results import annotations
+from arena.run_cell import render
+from arena.schema import Sweep
+from arena.sweep import grid, scheduler
+from arena.sweep.grid import PlannedCell, Trial
+from arena.sweep.scheduler import View
+
+FILE = "sweep.yaml"
+
+
+@click.command()
+@click.argument("what", metavar="[FILE|NAME]", required=False)
+@click.option("--model", "-m", "models", multiple=True, metavar="M", help="Without a file: try this model. Repeat for more.")
+@click.option(
+    "--problem", "-p", "problems", multiple=True, metavar="P", help="Try it on this problem, or `all`. Repeat for more."
+)
+@click.option("--trials", "-n", type=click.IntRange(1), metavar="N", help="Try each cell this many times. Default: 1.")
+@click.option("--budget", metavar="T", help="The agent's wall clock: 45m (the default), 90s, 1.5h.")
+@click.option("--name", metavar="NAME", help="Name the sweep; its file is written to sweeps/NAME.")
+@options.hardware
+@click.option("--parallel", type=click.IntRange(1), metavar="N", help="Play this many sessions at once.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and what is lacking for it. Start and write nothing.")
+@click.option("--status", is_flag=True, help="Show how far the sweep is. Start nothing.")
+@options.as_json
+@click.pass_context
+def sweep(
+    context: click.Context,
+    what: str | None,
+    models: tuple[str, ...],
+    problems: tuple[str, ...],
+    trials: int | None,
+    budget: str | None,
+    name: str | None,
+    hardware_name: str | None,
+    parallel: int | None,
+    dry_run: bool,
+    status: bool,
+    as_json: bool,
+) -> None:
+    """Run every model on every problem several times, as FILE or the options say; the same command goes on after anything.
+
+    Exit codes: 0 every trial counts; 1 some trial does not, after its retries; 2 wrong usage; 3 stopped by its own limits;
+    130 interrupted (the first Ctrl-C waits for the sessions at work, the second ends them).
+    """
+    flags = {"models": models, "problems": problems, "trials": trials, "budget": budget, "name": name, "hardware": hardware_name}
+    file: Path | None = None
+    if what is not None:
+        if given := [flag for flag, value in flags.items() if value]:
+            raise UsageError(f"{what} says it all: leave out {', '.join('--' + flag.removesuffix('s') for flag in given)}")
+        file = _file(what)
+        found = documents.read_yaml(file, Sweep)
+    else:
+        found = _from_options(models, problems, trials or 1, budget, name, hardware_name)
+    if parallel is not None:
+        found = found.model_copy(update={"place": found.place.model_copy(update={"parallel": parallel})})
+    ready()
+    hardware = grid.hardware_of(found)
+    at_once = grid.parallel_on(found, hardware)
+    planned = grid.cells(found, hardware, at_once)
+    all_trials = grid.trials(planned, found.trials)
+    view = scheduler.status(found, all_trials)
+    if dry_run or status:
+        _show(found, view, planned, at_once, as_json=as_json, costs=dry_run)
+        return
+    folder = paths.sweeps() / found.name
+    with scheduler.held(folder):
+        if file is None:
+            documents.write_yaml(folder / FILE, found)
+        elif file != folder / FILE:
+            documents.write_bytes(folder / FILE, file.read_bytes())  # with its comments
+        tell(f"sweep {found.name}: {board.summary(view)}, {at_once} at once on {safe(hardware.title)}")
+        with board.Board() as shown:
+            work = scheduler.Scheduler(found, all_trials, at_once, sorted(found.place.gpus), folder, shown.say)
+            code = work.work()
+    render()
+    tell_table(board.table(work.view()))
+    tell(safe(board.summary(work.view())))
+    if as_json:
+        data(board.record(work.view()))
+    tell(f"leaderboard {safe(paths.leaderboard() / 'LEADERBOARD.md')}")
+    if code:
+        tell(f"the same command goes on: arena sweep {found.name}")
+    context.exit(code)
+
+
+def _file(what: str) -> Path:
+    """The file of that path, or of the sweep of that name. UsageError."""
+    kept = {path.parent.name: path for path in sorted(paths.sweeps().glob(f"*/{FILE}"))}
+    if what in kept:
+        return kept[what]
+    if not Path(what).is_file():
+        text = f"{what} is neither a file nor a sweep"
+        raise UsageError(f"{text} ({', '.join(kept)})" if kept else f"{text}: there is none in {paths.sweeps()} yet")
+    return Path(what)
+
+
+def _from_options(
+    models: Sequence[str], problems: Sequence[str], trials: int, budget: str | None, name: str | None, hardware: str | None
+) -> Sweep:
+    missing = [flag for flag, value in (("--model", models), ("--problem", problems), ("--name", name)) if not value]
+    if missing or name is None:
+        raise UsageError(f"give a file, the name of a sweep, or {', '.join(missing)}")
+    if (paths.sweeps() / name / FILE).exists():
+        raise UsageError(f"sweep {name} is there already: `arena sweep {name}` goes on with it")
+    cells = [{"models": models, "problems": "all" if "all" in problems else problems, "budget": budget or "45m"}]
+    try:
+        return Sweep.model_validate({"name": name, "trials": trials, "hardware": hardware, "cells": cells})
+    except ValidationError as error:
+        raise UsageError(
+            "; ".join(f"{fault['loc'][-1]} {fault['input']!r}: {fault['msg']}" for fault in error.errors())
+        ) from None
+
+
+def _show(found: Sweep, view: View, planned: Sequence[PlannedCell], at_once: int, *, as_json: bool, costs: bool) -> None:
+    """Answer --status and --dry-run."""
+    if as_json:
+        data(board.record(view) | ({"cost_usd": expected_cost(found, view)} if costs else {}))
+        return
+    with answering():
+        tell_table(board.table(view))
+        tell(safe(board.summary(view)))
+        if not costs:
+            return
+        counts = f"{len(planned)} cells, {found.trials} trials of each, {len(view.trials)} in all, {at_once} at once"
+        tell(f"{counts}; budgets left {clock(board.left(view))}, and a score for each")
+        cost_usd = expected_cost(found, view)
+        known = f"about {cost_usd:.2f} USD, by earlier runs of the same models" if cost_usd else "none"
+        tell("cost: " + ("unknown, some model has no run on record" if cost_usd is None else known))
+
+
+def expected_cost(found: Sweep, view: View) -> float | None:
+    """USD that the trials left will cost, by the median of each model's runs on record; None where one has none."""
+    left = [state.trial for state in view.trials if state.step == "play" and state.trial.planned.cell.route]
+    if not left:
+        return 0.0
+    known: dict[tuple[str, str | None], list[float]] = {}
+    for annotation in annotations.read_all(paths.annotations()):
+        usage = annotation.session.usage
+        if usage and usage.cost_usd is not None:
+            known.setdefault((annotation.cell.model, annotation.cell.effort), []).append(usage.cost_usd)
+    costs = [_median(known, trial) for trial in left]
+    return None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None)
+
+
+def _median(known: dict[tuple[str, str | None], list[float]], trial: Trial) -> float | None:
+    seen = known.get((trial.planned.cell.model, trial.planned.cell.effort))
+    return statistics.median(seen) if seen else None

@@ -1,0 +1,103 @@
+"""`sweep.yaml`: a grid of cells, how often each is tried, and what it may use of the machine and the providers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from arena.schema.common import Count, Name, Positive, Record
+
+Duration = Annotated[str, Field(pattern=r"^\d+(\.\d+)?[smh]$")]
+"""Such as 45m, 90s or 1.5h."""
+Retries = Annotated[int, Field(ge=0)]
+
+
+class ModelChoice(Record):
+    """A model with options of its own."""
+
+    model: str
+    """As `arena run --model` takes it."""
+    effort: str | None = None
+    provider: tuple[str, ...] = ()
+    """On a route that is a broker: the providers that may answer, in order of preference."""
+    unpinned: bool = False
+    """On such a route, let the broker choose."""
+
+
+class Grid(Record):
+    """Every model on every problem, with the same options."""
+
+    models: tuple[str | ModelChoice, ...] = Field(min_length=1)
+    problems: Literal["all"] | tuple[str, ...]
+    """Names, or `all` that the hardware allows a score of."""
+    budget: Duration = "45m"
+    effort: str | None = None
+    """Asked of each model that does not name its own here."""
+    exclude_backoff: bool = False
+    allow: tuple[str, ...] = ()
+    """Hosts that the agents may reach besides their models. Empty: none."""
+    sandbox: Literal["bwrap", "docker"] = "bwrap"
+    patience: Duration = "5m"
+    max_requests: Count = 2000
+    max_tokens: Count | None = None
+    max_cost: Positive | None = None
+    """USD that one session may use."""
+
+
+class Place(Record):
+    """What of the machine the sweep may use."""
+
+    parallel: Literal["auto"] | Count = "auto"
+    """Sessions at once. auto: one for each GPU; on `cpu` what cores and memory allow."""
+    gpus: Annotated[frozenset[Annotated[int, Field(ge=0)]], Field(min_length=1)] = frozenset({0})
+    """GPUs by their CUDA index. A session has one to itself, and is scored on it when all sessions at work have ended."""
+
+
+class Retry(Record):
+    """Further attempts at one trial, by the kind of ending that does not count. Never by score."""
+
+    provider_error: Retries = 3
+    judge_failed: Retries = 2
+    """Scores of the same session."""
+    interrupted: Retries = 5
+    after: Duration = "1m"
+    """Wait before the first attempt after a provider's failure; four times as long before each further one."""
+
+
+class Stop(Record):
+    """When to stop before all trials are done."""
+
+    cost_usd: Positive | None = None
+    """Start no session that could bring the cost above this."""
+    route_failures: Count = 3
+    """Pause a route after so many sessions in a row that ended by its provider's failure."""
+    pause: Duration = "10m"
+    """Length of that pause; then one session tries the route."""
+
+
+class Sweep(Record):
+    """`sweep.yaml`."""
+
+    schema_version: Literal[1] = 1
+    name: Name
+    """The folder below sweeps/, and the name in every run's manifest."""
+    trials: Count = 1
+    """Of each cell."""
+    cells: tuple[Grid, ...] = Field(min_length=1)
+    hardware: Name | None = None
+    """None: the GPU that is here, or `cpu`."""
+    place: Place = Place()
+    providers: Mapping[Name, Count] = {}
+    """Sessions at once by route; 4 on a route that is not named."""
+    retry: Retry = Retry()
+    stop: Stop = Stop()
+
+
+class SweepPlace(Record):
+    """A run's place in a sweep, in its manifest."""
+
+    name: Name
+    trial: Count
+    attempt: Count

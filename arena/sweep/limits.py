@@ -1,0 +1,93 @@
+"""What may start now: sessions by route, routes that fail, waits before another attempt, and the cost cap."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from arena.plan import seconds
+from arena.schema import Sweep
+from arena.sweep.grid import Trial
+from arena.sweep.progress import Attempt
+
+DEFAULT_SESSIONS = 4
+"""At once on a route that `providers` does not name."""
+
+
+@dataclass
+class Limits:
+    """The state of the routes and of waits, in seconds of a monotonic clock."""
+
+    sweep: Sweep
+    failures: Counter[str] = field(default_factory=Counter)
+    """Sessions in a row that ended by the provider's failure, by route."""
+    paused_until: dict[str, float] = field(default_factory=dict)
+    closed: dict[str, str] = field(default_factory=dict)
+    """Routes whose account needs a person, with what to do."""
+    not_before: dict[Trial, float] = field(default_factory=dict)
+
+    def ended(self, trial: Trial, attempt: Attempt, failed_before: int, now_s: float) -> str:
+        """Take an ended session into account; what it changes, for people, or nothing.
+
+        `failed_before` counts the trial's earlier attempts that ended by the provider's failure.
+        """
+        route = trial.planned.cell.route
+        if route is None:
+            return ""
+        if attempt.outcome != "provider_error":
+            self.failures[route] = 0
+            return ""
+        self.not_before[trial] = now_s + seconds(self.sweep.retry.after, "retry.after") * 4**failed_before
+        if attempt.account_fault:
+            self.closed[route] = attempt.account_fault
+            return f"route {route} is closed: {attempt.account_fault}"
+        self.failures[route] += 1
+        if self.failures[route] < self.sweep.stop.route_failures:
+            return ""
+        self.paused_until[route] = now_s + seconds(self.sweep.stop.pause, "stop.pause")
+        return (
+            f"route {route} is paused for {self.sweep.stop.pause}: {self.failures[route]} sessions in a row ended by its failure"
+        )
+
+    def blocks(self, trial: Trial, at_work: Sequence[Trial], spent_usd: float, now_s: float) -> str:
+        """Why no session of this trial may start now: `route`, `closed`, `wait`, `cost`, or nothing."""
+        cell = trial.planned.cell
+        if cell.route is not None:
+            if cell.route in self.closed:
+                return "closed"
+            mine = sum(other.planned.cell.route == cell.route for other in at_work)
+            failing = self.failures[cell.route] >= self.sweep.stop.route_failures
+            if mine >= (1 if failing else self.sweep.providers.get(cell.route, DEFAULT_SESSIONS)):
+                return "route"
+            if now_s < self.paused_until.get(cell.route, 0.0):
+                return "wait"
+        if now_s < self.not_before.get(trial, 0.0):
+            return "wait"
+        cap_usd = self.sweep.stop.cost_usd
+        if cap_usd is not None and reservation(trial):
+            reserved = sum(reservation(other) for other in (*at_work, trial))
+            if spent_usd + reserved > cap_usd:
+                return "cost"
+        return ""
+
+    def next_s(self, waiting: Sequence[Trial]) -> float | None:
+        """When the first of these may start; None when no wait holds any of them."""
+        times = [self.not_before.get(trial, 0.0) for trial in waiting]
+        routes = [self.paused_until.get(trial.planned.cell.route or "", 0.0) for trial in waiting]
+        return min((max(pair) for pair in zip(times, routes, strict=True)), default=None)
+
+
+def reservation(trial: Trial) -> float:
+    """USD that a session of it may use at most; 0 without a model."""
+    return (trial.planned.session.grid.max_cost or 0.0) if trial.planned.cell.route else 0.0
+
+
+def spent_usd(made: Mapping[Trial, Sequence[Attempt]]) -> float:
+    """The cost of all attempts. One of unknown cost counts with all that it was allowed."""
+    return sum(
+        reservation(trial) if attempt.cost_usd is None else attempt.cost_usd
+        for trial, each in made.items()
+        for attempt in each
+        if attempt.outcome != "running"
+    )

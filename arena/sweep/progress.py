@@ -1,0 +1,120 @@
+"""What each trial of a sweep still needs: a pure function of the run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from arena.errors import UsageError
+from arena.files import documents
+from arena.gateway.model import ledger
+from arena.results import run_folder
+from arena.results.run_folder import RunFolder, RunState
+from arena.schema import Annotation, Cell, Retry
+from arena.sweep.grid import PlannedCell, Trial
+
+Outcome = Literal["running", "interrupted", "unjudged", "judge_failed", "provider_error", "counted"]
+Step = Literal["wait", "play", "judge", "done", "failed"]
+"""What a trial needs next. failed: no attempt counts, and its kind of ending allows no further one."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run folder of a trial."""
+
+    run_id: str
+    outcome: Outcome
+    verdict: str = ""
+    judged: int = 0
+    """Scores drawn of its session."""
+    account_fault: str = ""
+    cost_usd: float | None = 0.0
+    """None: unknown."""
+
+
+def attempts(state: RunState) -> Attempt:
+    """What became of a run."""
+    run = state.run
+    if state.state != "committed":
+        cost_usd = _ledger_cost(run)
+        return Attempt(run.run_id, state.state, cost_usd=cost_usd)
+    annotation = documents.read_yaml(run.result, Annotation)
+    session, verdict = annotation.session, annotation.score.verdict
+    used = session.usage
+    cost_usd = 0.0 if used is None or not used.requests else used.cost_usd
+    outcome: Outcome = "counted"
+    if session.agent_status == "provider_error":
+        outcome = "provider_error"
+    elif verdict == "judge_failed":
+        outcome = "judge_failed"
+    judged = sum(event["kind"] == "committed" for event in run_folder.read_events(run))
+    return Attempt(run.run_id, outcome, verdict, judged, session.account_fault, cost_usd)
+
+
+def _ledger_cost(run: RunFolder) -> float | None:
+    if not run.ledger.exists():
+        return 0.0
+    used = ledger.read(run.ledger)
+    return used.cost_usd if used.requests else 0.0
+
+
+def next_step(made: Sequence[Attempt], retry: Retry) -> Step:
+    """What a trial with these attempts needs. Scores other than `judge_failed` are never looked at."""
+    outcomes = [attempt.outcome for attempt in made]
+    if "counted" in outcomes:
+        return "done"
+    if "running" in outcomes:
+        return "wait"
+    if "unjudged" in outcomes:
+        return "judge"
+    for attempt in made:
+        if attempt.outcome == "judge_failed":
+            return "judge" if attempt.judged <= retry.judge_failed else "failed"
+    if any(attempt.account_fault for attempt in made[-1:]):
+        return "play"  # by the same command, after the person has acted
+    if outcomes.count("provider_error") > retry.provider_error or outcomes.count("interrupted") > retry.interrupted:
+        return "failed"
+    return "play"
+
+
+def by_trial(name: str, states: Iterable[RunState], planned: Sequence[Trial]) -> dict[Trial, list[RunState]]:
+    """The sweep's runs by trial, oldest first.
+
+    UsageError when a run belongs to no trial: a problem, a harness or the file of the sweep has changed since.
+    """
+    found: dict[Trial, list[RunState]] = {trial: [] for trial in planned}
+    of_cell = {(_key(trial.planned.cell), trial.number): trial for trial in planned}
+    cells = {_key(trial.planned.cell) for trial in planned}
+    for state in states:
+        if state.sweep is None or state.sweep.name != name or state.cell is None:
+            continue
+        if trial := of_cell.get((_key(state.cell), state.sweep.trial)):
+            found[trial].append(state)
+        elif _key(state.cell) not in cells:
+            raise UsageError(_stranger(name, state, [trial.planned for trial in planned]))
+    return found
+
+
+def _key(cell: Cell) -> str:
+    return cell.model_dump_json()
+
+
+def _stranger(name: str, state: RunState, planned: Sequence[PlannedCell]) -> str:
+    """Why a run of the sweep is not one of its trials."""
+    assert state.cell is not None
+    digests = {"problem_digest": "", "problem_version": 0, "harness_digest": ""}
+    same = state.cell.model_copy(update=digests)
+    for one in planned:
+        if one.cell.model_copy(update=digests) != same:
+            continue
+        changed = f"problems/{one.cell.problem}" if one.cell.problem_digest != state.cell.problem_digest else ""
+        changed = changed or f"harnesses/{one.cell.harness}.yaml or a file beside it"
+        return (
+            f"sweep {name}: {changed} has changed since run {state.run.run_id}, and scores before and after do not compare. "
+            "Restore it, or give the sweep another name"
+        )
+    return (
+        f"sweep {name}: run {state.run.run_id} ({state.cell.model} on {state.cell.problem}) is none of its cells any more. "
+        "Put them back, or give the sweep another name"
+    )
