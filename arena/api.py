@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Unpack
 
-from arena import catalog, paths
+from arena import catalog, judge, paths
 from arena.agents.supervisor import Progress
 from arena.errors import UsageError
 from arena.plan import RunOptions, plan, problem_on
@@ -46,8 +46,6 @@ def score(
     asked, found = problem_on(problem, hardware, gpu)
     digest, chosen = catalog.problem_digest(asked.name), backend(sandbox)
     submission = _submission(path_or_source)
-    from arena import judge  # torch takes a second to import
-
     report("looking at the machine")
     judge.preflight(found, gpu)
     if isinstance(submission, str):

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import arena
-from arena import catalog, paths
+from arena import catalog, judge, paths
 from arena.agents import session
 from arena.agents.run_spec import RunSpec
 from arena.agents.supervisor import Progress
@@ -56,8 +56,6 @@ def _session(spec: RunSpec, report: Report) -> Iterator[tuple[RunFolder, EndedSe
     """The run's folder, held for the block, with its session over and on the disk."""
     report(Progress("start", "looking at the machine"))
     backend(spec.sandbox_name)  # proves the sandbox again: the machine may have changed since the plan was made
-    from arena import judge  # torch takes a second to import
-
     # Is the device there, the right one, and free?
     device_node = judge.preflight(spec.hardware, spec.gpu)
     with run_folder.create(spec.cell(), manifest=_manifest(spec), root=paths.workspaces()) as folder:
@@ -102,8 +100,6 @@ def judge_run(state: RunState, gpu: int | None = None, report: Report = lambda p
         report(Progress("start", "looking at the machine"))
         number = gpu if gpu is not None else manifest.get("gpu") or 0
         bench = Bench(catalog.problem(cell.problem), catalog.hardware(cell.hardware), number, backend(manifest["sandbox"]))
-        from arena import judge  # torch takes a second to import
-
         judge.preflight(bench.hardware, bench.gpu)
         annotation = _judge(bench, cell, ended, submission, run, report)
     render()
@@ -201,8 +197,6 @@ def _judge(
 
 def _score(bench: Bench, digest: str, submission: Submission | None, reason: str, folder: RunFolder, report: Report) -> Score:
     """The judge is given the submission and nothing of the session."""
-    from arena import judge
-
     if folder.score.exists() and (kept := documents.read_json(folder.score, SCORE)).verdict != "judge_failed":
         return kept  # arena was killed between score and commit: no score is drawn again
     if submission is None:

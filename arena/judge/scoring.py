@@ -130,18 +130,6 @@ def score(
     )
 
 
-def preflight(hardware: Hardware, gpu: int) -> int | None:
-    """The number of the GPU's device node, None on a CPU; JudgeError when this machine cannot score on `hardware`."""
-    with open_device(hardware, gpu) as device:
-        return device.gpu
-
-
-def missing(reason: str, problem: Problem, hardware: Hardware, digest: str) -> Rejected:
-    """The score of a run that left no usable solution.py."""
-    common = _common(problem, hardware, digest)
-    return Rejected(**common, verdict="missing", message=reason, timings=Stopwatch().timings())
-
-
 def _rejected(rejection: Rejection, notes: Sequence[str], *, environment: Mapping[str, str], **common: Any) -> Rejected:  # noqa: ANN401
     """The record of a rejection. Trouble in cleaning up stands beside it."""
     place: dict[str, Any] = {"shape": rejection.shape, "input_class": rejection.input_class, "error": rejection.error}

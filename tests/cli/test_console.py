@@ -64,10 +64,11 @@ except KeyboardInterrupt:
 def test_an_interrupt_during_an_import_shows_no_traceback(package: str, says: str, shared: Arena, tmp_path: Path) -> None:
     """Some packages, numpy among them, turn it into another error."""
     (tmp_path / f"{package}.py").write_text(INTERRUPTED)
-    (tmp_path / "solution.py").write_text("")
+    (tmp_path / "solution.py").write_text("def solution(x, y): ...\n")
     words = ("score", str(tmp_path / "solution.py"), "--problem", "kahan_softmax", "--hardware", "cpu")
     done = shared(*words, env={"PYTHONPATH": f"{tmp_path}:{shared.tree}"})
-    assert (done.code, done.err.splitlines()) == (130, [says])
+    assert (done.code, done.err.splitlines()[-1]) == (130, says)
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize("what", ["problems", "models", "harnesses", "routes", "hardware", "runs"])
