@@ -62,6 +62,7 @@ class Retry(Record):
     judge_failed: Retries = 2
     """Scores of the same session."""
     interrupted: Retries = 5
+    """Of attempts that arena itself ended with an error. One that was killed with the sweep is always made again."""
     after: Duration = "1m"
     """Wait before the first attempt after a provider's failure; four times as long before each further one."""
 

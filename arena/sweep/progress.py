@@ -10,8 +10,8 @@ from arena.errors import UsageError
 from arena.files import documents
 from arena.gateway.model import ledger
 from arena.results import run_folder
-from arena.results.run_folder import RunFolder, RunState
-from arena.schema import Annotation, Cell, Retry
+from arena.results.run_folder import RunState
+from arena.schema import Annotation, Cell, Retry, Usage
 from arena.sweep.grid import PlannedCell, Trial
 
 Outcome = Literal["running", "interrupted", "unjudged", "judge_failed", "provider_error", "counted"]
@@ -26,6 +26,8 @@ class Attempt:
     run_id: str
     outcome: Outcome
     verdict: str = ""
+    failed: bool = False
+    """Whether arena itself ended it with an error. One that was killed with its sweep is no fault of the trial."""
     judged: int = 0
     """Scores drawn of its session."""
     account_fault: str = ""
@@ -36,27 +38,27 @@ class Attempt:
 def attempts(state: RunState) -> Attempt:
     """What became of a run."""
     run = state.run
+    kinds = [event["kind"] for event in run_folder.read_events(run)]
     if state.state != "committed":
-        cost_usd = _ledger_cost(run)
-        return Attempt(run.run_id, state.state, cost_usd=cost_usd)
+        used = ledger.read(run.ledger) if run.ledger.exists() else None
+        return Attempt(run.run_id, state.state, failed="failed" in kinds, cost_usd=_cost(used))
     annotation = documents.read_yaml(run.result, Annotation)
     session, verdict = annotation.session, annotation.score.verdict
-    used = session.usage
-    cost_usd = 0.0 if used is None or not used.requests else used.cost_usd
     outcome: Outcome = "counted"
     if session.agent_status == "provider_error":
         outcome = "provider_error"
     elif verdict == "judge_failed":
         outcome = "judge_failed"
-    judged = sum(event["kind"] == "committed" for event in run_folder.read_events(run))
-    return Attempt(run.run_id, outcome, verdict, judged, session.account_fault, cost_usd)
+    judged = kinds.count("committed")
+    cost_usd = _cost(session.usage)
+    return Attempt(run.run_id, outcome, verdict, judged=judged, account_fault=session.account_fault, cost_usd=cost_usd)
 
 
-def _ledger_cost(run: RunFolder) -> float | None:
-    if not run.ledger.exists():
+def _cost(used: Usage | None) -> float | None:
+    """The cost of a session; None where that of some request is unknown."""
+    if used is None or (used.requests == used.failed and not used.unmetered):
         return 0.0
-    used = ledger.read(run.ledger)
-    return used.cost_usd if used.requests else 0.0
+    return None if used.unmetered else used.cost_usd
 
 
 def next_step(made: Sequence[Attempt], retry: Retry) -> Step:
@@ -73,7 +75,8 @@ def next_step(made: Sequence[Attempt], retry: Retry) -> Step:
             return "judge" if attempt.judged <= retry.judge_failed else "failed"
     if any(attempt.account_fault for attempt in made[-1:]):
         return "play"  # by the same command, after the person has acted
-    if outcomes.count("provider_error") > retry.provider_error or outcomes.count("interrupted") > retry.interrupted:
+    failed = sum(attempt.outcome == "interrupted" and attempt.failed for attempt in made)
+    if outcomes.count("provider_error") > retry.provider_error or failed > retry.interrupted:
         return "failed"
     return "play"
 

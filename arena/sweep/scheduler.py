@@ -203,14 +203,17 @@ class Scheduler:
         return [gpu for gpu in self._gpus if gpu not in busy]
 
     def _begin(self, trial: Trial, kind: Phase, gpu: int, order: Mapping[str, object]) -> None:
-        with (self._folder / "children.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "arena.sweep.child", str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for the sweep alone
-            )
+        command = [sys.executable, "-m", "arena.sweep.child", str(os.getpid())]
+        try:
+            with (self._folder / "children.log").open("ab") as log:
+                # A session of its own: Ctrl-C is for the sweep alone.
+                process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+                )
+        except OSError as error:  # no memory, no processes or no disk left: those at work go on
+            self._errors[trial] += 1
+            self._say(f"{name_of(trial)}: cannot be started: {error.strerror}", self.view())
+            return
         assert process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(json.dumps({**order, "gpu": gpu}).encode())
@@ -248,8 +251,8 @@ class Scheduler:
                 child.last.get("error")
                 or f"its process ended with exit code {child.process.returncode}; see {self._folder / 'children.log'}"
             )
-            if len(made) == len(before) or child.kind == "judge":
-                self._errors[trial] += 1
+            if child.kind == "judge" or not any(one.failed for one in made[len(before) :]):
+                self._errors[trial] += 1  # nothing on the disk tells of it
             self._say(f"{name_of(trial)}: {why}", self.view())
             return
         last = made[-1]

@@ -1,6 +1,7 @@
 """What a trial needs next, and what may start: pure functions of what the run folders say."""
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,14 @@ RETRY = Retry(provider_error=2, judge_failed=1, interrupted=3)
 OUTCOMES = ("interrupted", "unjudged", "judge_failed", "provider_error", "counted", "running")
 
 
-def made(*outcomes: str, judged: int = 1) -> list[Attempt]:
-    return [Attempt(f"run-{number}", outcome, judged=judged) for number, outcome in enumerate(outcomes)]  # type: ignore[arg-type]
+def made(*outcomes: Any, judged: int = 1) -> list[Attempt]:
+    """Attempts with these outcomes; `killed` is an interruption without arena's own error."""
+    return [
+        Attempt(
+            f"run-{number}", "interrupted" if outcome == "killed" else outcome, judged=judged, failed=outcome == "interrupted"
+        )
+        for number, outcome in enumerate(outcomes)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -25,6 +32,8 @@ def made(*outcomes: str, judged: int = 1) -> list[Attempt]:
         (("interrupted",), "play"),
         (("interrupted",) * 3, "play"),
         (("interrupted",) * 4, "failed"),
+        (("killed",) * 99, "play"),
+        (("killed",) * 99 + ("unjudged",), "judge"),
         (("provider_error",) * 2, "play"),
         (("provider_error",) * 3, "failed"),
         (("provider_error", "interrupted", "provider_error", "interrupted"), "play"),
