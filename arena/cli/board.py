@@ -73,7 +73,7 @@ def summary(view: View) -> str:
     done, failed = (sum(state.step == step for state in view.trials) for step in ("done", "failed"))
     parts = [f"{done} of {len(view.trials)} trials done"] + [f"{failed} failed"] * bool(failed)
     if left_s := left(view):
-        parts.append(f"agents' budgets left {clock(left_s)}")
+        parts.append(f"agents' budgets left {duration(left_s)}")
     cap_usd = view.limits.sweep.stop.cost_usd
     if view.spent_usd or cap_usd:
         parts.append(f"spent {view.spent_usd:.2f} USD" + (f" of {cap_usd:.2f}" if cap_usd else ""))
@@ -83,6 +83,11 @@ def summary(view: View) -> str:
     ]
     parts += [f"route {route} closed" for route in view.limits.closed]
     return ", ".join(parts) + (", stopping" if view.stopping else "")
+
+
+def duration(seconds_: float) -> str:
+    """Minutes and seconds, or hours where it is more than one."""
+    return f"{seconds_ / 3600:.1f} h" if seconds_ > 3600 else clock(seconds_)
 
 
 def left(view: View) -> float:

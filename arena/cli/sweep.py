@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from arena import paths
 from arena.cli import board, options
-from arena.cli.console import answering, clock, data, safe, tell, tell_table
+from arena.cli.console import answering, data, safe, tell, tell_table
 from arena.errors import UsageError
 from arena.files import documents
 from arena.plan import ready
@@ -137,7 +137,7 @@ def _show(found: Sweep, view: View, planned: Sequence[PlannedCell], at_once: int
         if not costs:
             return
         counts = f"{len(planned)} cells, {found.trials} trials of each, {len(view.trials)} in all, {at_once} at once"
-        tell(f"{counts}; budgets left {clock(board.left(view))}, and a score for each")
+        tell(f"{counts}; budgets left {board.duration(board.left(view))}, and a score for each")
         cost_usd = expected_cost(found, view)
         known = f"about {cost_usd:.2f} USD, by earlier runs of the same models" if cost_usd else "none"
         tell("cost: " + ("unknown, some model has no run on record" if cost_usd is None else known))
