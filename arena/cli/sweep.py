@@ -93,7 +93,13 @@ def sweep(
     if as_json:
         data(board.record(work.view()))
     tell(f"leaderboard {safe(paths.leaderboard() / 'LEADERBOARD.md')}")
-    if code:
+    if failed := [scheduler.name_of(state.trial) for state in work.view().trials if state.step == "failed"]:
+        tell(
+            safe(
+                f"no attempt counts, and no further one is allowed: {'; '.join(failed)}. `retry` in the sweep's file allows more"
+            )
+        )
+    elif code:
         tell(f"the same command goes on: arena sweep {found.name}")
     context.exit(code)
 

@@ -119,6 +119,8 @@ class Scheduler:
         """Processes of a trial that ended without a run or a score to show for it."""
         self._made: dict[Trial, list[Attempt]] = {}
         self._interrupts = 0
+        self._told = False
+        """Whether people know that the sweep is being stopped."""
         self._selector = selectors.DefaultSelector()
 
     def work(self) -> int:
@@ -129,6 +131,11 @@ class Scheduler:
                 if not self._at_work:
                     self._made = survey(self._sweep, self._planned, self._known)
                 self._start()
+                if self._interrupts and self._at_work and not self._told:
+                    self._told = True
+                    self._say(
+                        f"stopping: {len(self._at_work)} at work come to their end; Ctrl-C again ends them now", self.view()
+                    )
                 if self._at_work:
                     self._wait(POLL_S)
                 elif self._interrupts:

@@ -119,7 +119,9 @@ def test_a_first_interrupt_waits_for_the_sessions_at_work(arena: Arena) -> None:
     with killed(arena.start("sweep", file)) as process:
         until(lambda: arena.runs and (arena.runs[0] / "work" / "TIME").exists(), "a session")
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "stopping: 1 at work" in err and "the same command goes on" in err
     [run] = arena.runs
     assert (run / "session.json").exists() and not (run / "result.yaml").exists()
     assert [row["next"] for row in arena.json("sweep", "made", "--status")["trials"]] == ["judge", "play"]
@@ -164,6 +166,7 @@ def test_a_provider_that_fails_pauses_its_route(arena: Arena, tmp_path: Path) ->
         env = asking(arena, stub)
         done = arena("sweep", written(arena, trials=2, cell=cell, place={"parallel": 1}, **given), env=env)
         assert done.code == 1, done.err
+        assert "no attempt counts, and no further one is allowed: m on paged_attention, trial 1; " in " ".join(done.err.split())
         assert "route stub is paused for 2s: 2 sessions in a row ended by its failure" in done.err
         assert {trial[2]: len(runs) for trial, runs in trials(arena).items()} == {1: 2, 2: 2}, "one more attempt each"
     entries = [
