@@ -43,16 +43,9 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public"
         # Of the size of the other rows: else these would be most of what counts.
         x[rows] = hardened / LOUDER.get(name, 1)
     for name, rows in of_weights.items():
-        usual = s[rows].float().pow(2).mean(1, keepdim=True).sqrt()
         qw[rows], hardened, z[rows] = stress_weights(name, qw[rows], s[rows], z[rows], codes, values)
-        match name:
-            case "wide_scales":
-                # The rows keep their size beside the others: else their columns of y would be all that counts.
-                hardened = (hardened.float() * (usual / hardened.float().pow(2).mean(1, keepdim=True).sqrt())).bfloat16()
-            case "all_fifteen":
-                # These sums are up to K**0.5 times as large as others where x has one sign.
-                hardened = hardened / 8
-        s[rows] = hardened
+        # Sums over codes of 15 are up to K**0.5 times as large as others where x has one sign.
+        s[rows] = hardened / 8 if name == "all_fifteen" else hardened
     return x, qw, s, z
 
 
@@ -116,7 +109,9 @@ def stress_weights(
             z = 15 * torch.randint(0, 2, z.shape, generator=codes, dtype=torch.uint8, device=device)
         case "wide_scales":
             factor = torch.rand(s.shape, generator=values, device=device).mul_(math.log(1e4)).add_(math.log(1e-2)).exp_()
-            s = (s.float() * factor).bfloat16()
+            wide = s.float() * factor
+            # A row keeps its size: else the columns of y of a few rows, or even of one group, would be all that counts.
+            s = (wide * (s.float().pow(2).mean(1, keepdim=True) / wide.pow(2).mean(1, keepdim=True)).sqrt()).bfloat16()
         case "all_fifteen":
             qw = torch.full_like(qw, 0xFF)
         case "zero_scales":

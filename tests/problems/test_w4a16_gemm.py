@@ -80,9 +80,13 @@ def test_uniform_and_extreme_zero_points():
     assert set(make(PUBLIC[1], 3, "extreme_zeros")[3].unique().tolist()) == {0, 15}
 
 
-def test_wide_scales_span_four_orders():
-    s, usual = (make(PUBLIC[1], 3, input_class)[2].float() for input_class in ("wide_scales", "public"))
-    assert s.max() / usual.median() > 70 and usual.median() / s.min() > 70
+@pytest.mark.parametrize("shape", SHAPES, ids=words)
+def test_wide_scales_span_orders_and_rows_keep_their_size(shape):
+    codes, values = REFERENCE.generators(3, "cpu")
+    usual = REFERENCE.build(shape, codes, values)[2].float()
+    s = make(shape, 3, "wide_scales")[2].float()
+    assert (s.amax(1) / s.amin(1)).median() > 50 and s.amax() / s.amin() > 1000
+    torch.testing.assert_close(s.pow(2).mean(1), usual.pow(2).mean(1), rtol=1e-2, atol=0)
 
 
 def test_all_codes_fifteen_and_no_sum_cancels():
