@@ -1,7 +1,7 @@
 """`arena sweep`: run a grid of cells, or go on with one."""
 
-import statistics
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import rich_click as click
@@ -16,8 +16,9 @@ from arena.plan import ready
 from arena.results import annotations
 from arena.run_cell import render
 from arena.schema import Sweep
-from arena.sweep import grid, scheduler
-from arena.sweep.grid import PlannedCell, Trial
+from arena.sweep import forecast, grid, scheduler
+from arena.sweep.forecast import Shows
+from arena.sweep.grid import PlannedCell
 from arena.sweep.scheduler import View
 
 FILE = "sweep.yaml"
@@ -75,7 +76,7 @@ def sweep(
     all_trials = grid.trials(planned, found.trials)
     view = scheduler.status(found, all_trials)
     if dry_run or status:
-        _show(found, view, planned, at_once, as_json=as_json, costs=dry_run)
+        _show(found, view, planned, at_once, as_json=as_json, plans=dry_run)
         return
     folder = paths.sweeps() / found.name
     with scheduler.held(folder):
@@ -132,37 +133,37 @@ def _from_options(
         ) from None
 
 
-def _show(found: Sweep, view: View, planned: Sequence[PlannedCell], at_once: int, *, as_json: bool, costs: bool) -> None:
+def _show(found: Sweep, view: View, planned: Sequence[PlannedCell], at_once: int, *, as_json: bool, plans: bool) -> None:
     """Answer --status and --dry-run."""
+    record = board.record(view)
+    if plans:
+        records = annotations.read_all(paths.annotations())
+        cost_usd = forecast.cost_usd([state.trial for state in view.trials if state.step == "play"], records)
+        shows = forecast.shows(found, planned, records)
+        record |= {"cost_usd": cost_usd, "shows": asdict(shows) if shows else None}
     if as_json:
-        data(board.record(view) | ({"cost_usd": expected_cost(found, view)} if costs else {}))
+        data(record)
         return
     with answering():
         tell_table(board.table(view))
         tell(safe(board.summary(view)))
-        if not costs:
+        if not plans:
             return
-        counts = f"{len(planned)} cells, {found.trials} trials of each, {len(view.trials)} in all, {at_once} at once"
+        cells = f"{len(planned)} cell{'s' * (len(planned) > 1)}"
+        counts = f"{cells}, {found.trials} trials of each, {len(view.trials)} in all, {at_once} at once"
         tell(f"{counts}; budgets left {board.duration(board.left(view))}, and a score for each")
-        cost_usd = expected_cost(found, view)
         known = f"about {cost_usd:.2f} USD, by earlier runs of the same models" if cost_usd else "none"
         tell("cost: " + ("unknown, some model has no run on record" if cost_usd is None else known))
+        if shows:
+            tell(_what_shows(shows, found.trials))
 
 
-def expected_cost(found: Sweep, view: View) -> float | None:
-    """USD that the trials left will cost, by the median of each model's runs on record; None where one has none."""
-    left = [state.trial for state in view.trials if state.step == "play" and state.trial.planned.cell.route]
-    if not left:
-        return 0.0
-    known: dict[tuple[str, str | None], list[float]] = {}
-    for annotation in annotations.read_all(paths.annotations()):
-        usage = annotation.session.usage
-        if usage and usage.cost_usd is not None:
-            known.setdefault((annotation.cell.model, annotation.cell.effort), []).append(usage.cost_usd)
-    costs = [_median(known, trial) for trial in left]
-    return None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None)
-
-
-def _median(known: dict[tuple[str, str | None], list[float]], trial: Trial) -> float | None:
-    seen = known.get((trial.planned.cell.model, trial.planned.cell.effort))
-    return statistics.median(seen) if seen else None
+def _what_shows(shows: Shows, trials: int) -> str:
+    """The sentence on the least difference."""
+    of = f"{trials} trial{'s' * (trials > 1)} of {shows.problems} problem{'s' * (shows.problems > 1)}"
+    points = f"{shows.pass_difference * 100:.0f} points of pass rate"
+    if shows.ratio is None:
+        return f"shows: {of} tell two rows apart by {points}; how much a cell varies, only more trials can show"
+    source = "by the runs on record" if shows.measured else "assumed: no model on record has passed a problem twice"
+    words = f"by a ratio of {shows.ratio:.2f} given pass, or by {points}"
+    return f"shows: {of} tell two rows apart {words} (in 4 of 5 such sweeps; spread {shows.spread:.2f}, {source})"

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from statistics import NormalDist
+from collections.abc import Iterable, Sequence
+from statistics import NormalDist, variance
 
 from arena.results.board import Interval
 
 LEVEL = 0.95
 """Confidence that an interval has at least, where so few trials allow it."""
 DIGITS = 4
+SEEN = 0.8
+"""How often a difference must show to be one that trials can show."""
+SPREAD, PASS_RATE = 0.7, 0.75
+"""Assumed where nothing is on record: the standard deviation of log2 of the fraction of a cell's passed trials; the share that
+passes."""
 
 
 def success(passed: int, counted: int) -> Interval | None:
@@ -44,3 +49,31 @@ def _level(count: int, left_out: int) -> float:
 
 def _interval(low: float, high: float, level: float) -> Interval:
     return Interval(low=round(low, DIGITS), high=round(high, DIGITS), level=round(level, DIGITS))
+
+
+def spread(cells: Iterable[Sequence[float]]) -> float | None:
+    """The pooled standard deviation within cells of log2 of their fractions; None where no cell has two."""
+    several = [[math.log2(fraction) for fraction in cell] for cell in cells if len(cell) > 1]
+    freedom = sum(len(cell) - 1 for cell in several)
+    return math.sqrt(sum(variance(cell) * (len(cell) - 1) for cell in several) / freedom) if freedom else None
+
+
+def least_ratio(trials: int, problems: int, spread: float, pass_rate: float = PASS_RATE) -> float | None:
+    """The least ratio of two models' fractions given pass that shows in 80 % of such comparisons, on these problems, at 95 %.
+
+    By Student's t, with that many trials of each problem and the same spread for both. None where no cell has two that pass.
+    """
+    passed = trials * pass_rate
+    if passed <= 1:
+        return None
+    from scipy.stats import t  # takes half a second to import
+
+    freedom = 2 * problems * (passed - 1)
+    errors = float(t.ppf((1 + LEVEL) / 2, freedom) + t.ppf(SEEN, freedom))
+    return float(2 ** (errors * spread * math.sqrt(2 / (problems * passed))))
+
+
+def least_pass_difference(trials: int, problems: int, pass_rate: float = PASS_RATE) -> float:
+    """The least difference of two pass rates around `pass_rate` that shows in 80 % of such comparisons at 95 %; 1 at most."""
+    errors = NormalDist().inv_cdf((1 + LEVEL) / 2) + NormalDist().inv_cdf(SEEN)
+    return min(1.0, errors * math.sqrt(2 * pass_rate * (1 - pass_rate) / (problems * trials)))

@@ -52,6 +52,46 @@ def test_its_confidence_is_the_share_of_all_cases(count: int) -> None:
     assert found.level == pytest.approx(held / 2**count, abs=1e-4)
 
 
+def test_spread_pools_the_cells_that_have_two() -> None:
+    assert statistics.spread([[0.5], [], [0.3]]) is None
+    # log2: -2 and -1, variance 0.5 with one degree of freedom; -1, -1, -1 none with two.
+    assert statistics.spread([[0.25, 0.5], [0.5] * 3, [0.9]]) == pytest.approx(math.sqrt(0.5 / 3))
+
+
+def test_one_trial_of_a_cell_shows_no_ratio() -> None:
+    assert statistics.least_ratio(1, 7, 0.7) is None
+    assert statistics.least_pass_difference(1, 1) == 1
+
+
+@pytest.mark.parametrize(("trials", "problems"), [(3, 7), (5, 2), (10, 1)])
+def test_the_least_ratio_is_seen_four_times_in_five(trials: int, problems: int) -> None:
+    """Drawn, with the test that `arena compare` makes: Welch and Satterthwaite on log2, all trials passing."""
+    import numpy as np
+    from scipy.stats import t
+
+    draws, spread, data_sets = np.random.default_rng(5), 0.7, 2000
+    ratio = statistics.least_ratio(trials, problems, spread, pass_rate=1)
+    assert ratio is not None
+    cells = draws.normal(0, spread, (2, data_sets, problems, trials))
+    cells[0] += math.log2(ratio)
+    parts = cells.var(axis=-1, ddof=1) / trials
+    total = parts.sum(axis=(0, 2))
+    freedom = total**2 / (parts**2 / (trials - 1)).sum(axis=(0, 2))
+    value = (cells[0] - cells[1]).mean(axis=-1).mean(axis=-1)
+    seen = (value - t.ppf(0.975, freedom) * np.sqrt(total) / problems > 0).mean()
+    assert 0.76 < seen < 0.84
+
+
+def test_the_least_pass_difference_is_seen_four_times_in_five() -> None:
+    import numpy as np
+
+    draws, counted = np.random.default_rng(5), 70
+    difference = statistics.least_pass_difference(10, 7, pass_rate=0.5)
+    passed = [draws.binomial(counted, 0.5 + side * difference / 2, 4000) / counted for side in (1, -1)]
+    error = np.sqrt(sum(share * (1 - share) for share in passed) / counted)
+    assert 0.76 < ((passed[0] - passed[1]) / error > 1.96).mean() < 0.84
+
+
 def test_equal_numbers_have_an_interval_without_width() -> None:
     found = statistics.median([0.25] * 7)
     assert found is not None and (found.low, found.high) == (0.25, 0.25)

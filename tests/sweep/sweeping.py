@@ -10,6 +10,10 @@ from typing import Any
 import yaml
 from command import Arena
 
+from arena import catalog
+from arena.schema import Cell, Grid, ModelChoice
+from arena.sweep.grid import PlannedCell, PlannedSession
+
 
 def written(arena: Arena, **given: Any) -> str:
     """The path of a new file of a sweep on this CPU; `given` replaces fields, and `cell` those of its one grid."""
@@ -38,3 +42,23 @@ def verdicts(arena: Arena) -> Counter[tuple[str, str, str]]:
     """How often each model had each verdict on each problem, by the annotations."""
     found = [yaml.safe_load(path.read_text()) for path in arena.annotations if path.suffix == ".yaml"]
     return Counter((one["cell"]["model"], one["cell"]["problem"], one["score"]["verdict"]) for one in found)
+
+
+def planned(model: str = "m", problem: str = "p", *, route: str | None = "r", max_cost: float | None = None) -> PlannedCell:
+    """A cell as the grid of a sweep's file plans it."""
+    choice = ModelChoice(model=model)
+    grid = Grid(models=(model,), problems=(problem,), max_cost=max_cost)
+    cell = {
+        "problem": problem,
+        "problem_version": 1,
+        "problem_digest": "d",
+        "harness": "h",
+        "harness_digest": "d",
+        "model": model,
+        "model_id": model if route else None,
+        "route": route,
+        "hardware": "cpu",
+        "budget_s": 60,
+    }
+    session = PlannedSession(grid=grid, choice=choice, problem=problem, hardware=catalog.hardware("cpu").name, parallel=2)
+    return PlannedCell(session, Cell.model_validate(cell))

@@ -4,10 +4,10 @@ import itertools
 from typing import Any
 
 import pytest
+from sweeping import planned
 
-from arena import catalog
-from arena.schema import Cell, Grid, ModelChoice, Retry, Sweep
-from arena.sweep.grid import PlannedCell, PlannedSession, Trial, trials
+from arena.schema import Retry, Sweep
+from arena.sweep.grid import Trial, trials
 from arena.sweep.limits import Limits, spent_usd
 from arena.sweep.progress import Attempt, next_step
 
@@ -63,25 +63,6 @@ def test_no_ending_is_played_for_ever_and_a_score_ends_a_trial():
             assert outcomes.count("interrupted") <= RETRY.interrupted
             assert outcomes.count("provider_error") <= RETRY.provider_error
             assert not {"running", "unjudged", "judge_failed"} & set(outcomes), "nothing is played beside what may still count"
-
-
-def planned(model: str = "m", problem: str = "p", *, route: str | None = "r", max_cost: float | None = None) -> PlannedCell:
-    choice = ModelChoice(model=model)
-    grid = Grid(models=(model,), problems=(problem,), max_cost=max_cost)
-    cell = {
-        "problem": problem,
-        "problem_version": 1,
-        "problem_digest": "d",
-        "harness": "h",
-        "harness_digest": "d",
-        "model": model,
-        "model_id": model if route else None,
-        "route": route,
-        "hardware": "cpu",
-        "budget_s": 60,
-    }
-    session = PlannedSession(grid=grid, choice=choice, problem=problem, hardware=catalog.hardware("cpu").name, parallel=2)
-    return PlannedCell(session, Cell.model_validate(cell))
 
 
 def limits(**given) -> Limits:

@@ -56,7 +56,12 @@ def test_every_trial_is_played_and_scored_once(arena: Arena) -> None:
 def test_a_dry_run_starts_and_writes_nothing(arena: Arena) -> None:
     done = arena("sweep", written(arena, trials=3), "--dry-run")
     assert done.code == 0, done.err
-    assert "1 cells, 3 trials of each, 3 in all" in done.out and "cost: none" in done.out
+    assert "1 cell, 3 trials of each, 3 in all" in done.out and "cost: none" in done.out
+    assert "shows:" not in done.out, "one model alone"
+    file = written(arena, trials=3, cell={"models": ["nop", "cheat/read_host"]})
+    assert "shows: 3 trials of 1 problem tell two rows apart by a ratio of" in arena("sweep", file, "--dry-run").out
+    shows = arena.json("sweep", file, "--dry-run")["shows"]
+    assert (shows["problems"], shows["measured"]) == (1, False) and shows["ratio"] > 2
     assert not (arena.home / "sweeps").exists() and not arena.runs
 
 

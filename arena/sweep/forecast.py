@@ -1,0 +1,71 @@
+"""What a sweep will cost, and what its trials will be able to show: by the runs on record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from arena.results import leaderboard, statistics
+from arena.schema import Annotation, Sweep
+from arena.sweep.grid import PlannedCell, Trial
+
+
+@dataclass(frozen=True)
+class Shows:
+    """The least differences of two rows of the leaderboard that such sweeps show in 80 % of cases."""
+
+    problems: int
+    """That every row of the sweep has."""
+    ratio: float | None
+    """Of their fractions given pass; None where one trial of a cell does not show how much it varies."""
+    pass_difference: float
+    """Of their pass rates, from 0 to 1."""
+    spread: float
+    """The standard deviation of log2 of a fraction within a cell."""
+    measured: bool
+    """Whether the spread is of runs on record, or assumed."""
+
+
+def shows(sweep: Sweep, cells: Sequence[PlannedCell], records: Iterable[Annotation]) -> Shows | None:
+    """None where the sweep has no two rows with a common problem."""
+    rows: dict[tuple[object, ...], set[str]] = {}
+    for planned in cells:
+        cell = planned.cell
+        rows.setdefault((cell.harness, cell.model, cell.effort, cell.provider, cell.budget_s), set()).add(cell.problem)
+    common = set.intersection(*rows.values()) if len(rows) > 1 else set()
+    if not common:
+        return None
+    measured = statistics.spread(_fractions(records))
+    spread = statistics.SPREAD if measured is None else measured
+    return Shows(
+        len(common),
+        statistics.least_ratio(sweep.trials, len(common), spread),
+        statistics.least_pass_difference(sweep.trials, len(common)),
+        spread,
+        measured is not None,
+    )
+
+
+def _fractions(records: Iterable[Annotation]) -> Iterable[list[float]]:
+    """The fractions of the passed trials of each cell of a model. A built-in one writes the same kernel every time."""
+    for table in leaderboard.build(records, []).tables:
+        for row in table.rows:
+            if row.harness != "builtin":
+                for entry in row.entries.values():
+                    yield [trial.peak_fraction for trial in entry.trials if trial.outcome == "passed" and trial.peak_fraction]
+
+
+def cost_usd(left: Sequence[Trial], records: Iterable[Annotation]) -> float | None:
+    """USD that these trials will cost, by the median of each model's runs on record; None where one has none."""
+    known: dict[tuple[str, str | None], list[float]] = {}
+    for annotation in records:
+        usage = annotation.session.usage
+        if usage and usage.cost_usd is not None:
+            known.setdefault((annotation.cell.model, annotation.cell.effort), []).append(usage.cost_usd)
+    total = 0.0
+    for cell in (trial.planned.cell for trial in left if trial.planned.cell.route):
+        if (cell.model, cell.effort) not in known:
+            return None
+        total += median(known[cell.model, cell.effort])
+    return total
