@@ -13,7 +13,7 @@ from arena.cli.console import answering, data, safe, tell, tell_table
 from arena.errors import UsageError
 from arena.files import documents
 from arena.plan import ready
-from arena.results import annotations
+from arena.results import annotations, statistics
 from arena.run_cell import render
 from arena.schema import Sweep
 from arena.sweep import forecast, grid, scheduler
@@ -166,4 +166,5 @@ def _what_shows(shows: Shows, trials: int) -> str:
         return f"shows: {of} tell two rows apart by {points}; how much a cell varies, only more trials can show"
     source = "by the runs on record" if shows.measured else "assumed: no model on record has passed a problem twice"
     words = f"by a ratio of {shows.ratio:.2f} given pass, or by {points}"
-    return f"shows: {of} tell two rows apart {words} (in 4 of 5 such sweeps; spread {shows.spread:.2f}, {source})"
+    passes = f"{statistics.PASS_RATE:.0%} of trials assumed to pass"
+    return f"shows: {of} tell two rows apart {words} (in 4 of 5 such sweeps; {passes}; spread {shows.spread:.2f}, {source})"

@@ -16,13 +16,11 @@ from arena.errors import UsageError
 from arena.files.documents import unknown
 from arena.results.board import Column, Entry, Interval, Row, Table
 from arena.results.leaderboard import NOT_COUNTED
-from arena.results.statistics import LEVEL, success
+from arena.results.statistics import ERRORS, LEVEL, success
 from arena.schema import Record
 
 DRAWS = 99_999
 """Of a permutation test: the least p is 0.00001."""
-POWER = 2.8
-"""z(0.975) + z(0.8): a difference of so many standard errors is seen with 80 % at the level of 95 %."""
 DIGITS = 4
 SAME = ("budget_s", "without_backoff", "network", "allowed")
 """Fields of a row in which two rows must be equal: otherwise they measure different things."""
@@ -135,7 +133,7 @@ def compare(table: Table, left: Row, right: Row, problems: Sequence[str] = ()) -
         gain=_ratio(*gains) if measured else None,
         given_pass=_ratio([_logs(a) for a, _ in solved], [_logs(b) for _, b in solved]) if solved else None,
         p=p,
-        seen=round(2 ** (POWER * difference.error), DIGITS) if difference and difference.error else None,
+        seen=round(2 ** (ERRORS * difference.error), DIGITS) if difference and difference.error else None,
         needed=_needed(difference, min(entry.counted for entry in (*ours, *theirs))) if difference and not shown else None,
     )
 
@@ -240,4 +238,4 @@ def _needed(difference: _Difference, trials: int) -> int | None:
     """Trials of each cell that would show this difference with 80 %, were the spread the same."""
     if not difference.error or not difference.value:
         return None
-    return max(trials + 1, math.ceil(trials * (POWER * difference.error / difference.value) ** 2))
+    return max(trials + 1, math.ceil(trials * (ERRORS * difference.error / difference.value) ** 2))

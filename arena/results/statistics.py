@@ -13,6 +13,8 @@ LEVEL = 0.95
 DIGITS = 4
 SEEN = 0.8
 """How often a difference must show to be one that trials can show."""
+ERRORS = NormalDist().inv_cdf((1 + LEVEL) / 2) + NormalDist().inv_cdf(SEEN)
+"""A difference of so many standard errors shows that often at that level, where the errors are well known."""
 SPREAD, PASS_RATE = 0.7, 0.75
 """Assumed where nothing is on record: the standard deviation of log2 of the fraction of a cell's passed trials; the share that
 passes."""
@@ -75,5 +77,4 @@ def least_ratio(trials: int, problems: int, spread: float, pass_rate: float = PA
 
 def least_pass_difference(trials: int, problems: int, pass_rate: float = PASS_RATE) -> float:
     """The least difference of two pass rates around `pass_rate` that shows in 80 % of such comparisons at 95 %; 1 at most."""
-    errors = NormalDist().inv_cdf((1 + LEVEL) / 2) + NormalDist().inv_cdf(SEEN)
-    return min(1.0, errors * math.sqrt(2 * pass_rate * (1 - pass_rate) / (problems * trials)))
+    return min(1.0, ERRORS * math.sqrt(2 * pass_rate * (1 - pass_rate) / (problems * trials)))

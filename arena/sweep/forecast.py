@@ -28,15 +28,15 @@ class Shows:
 
 
 def shows(sweep: Sweep, cells: Sequence[PlannedCell], records: Iterable[Annotation]) -> Shows | None:
-    """None where the sweep has no two rows with a common problem."""
+    """None where the sweep has no two rows with a common problem, or several budgets, which do not compare."""
     rows: dict[tuple[object, ...], set[str]] = {}
-    for planned in cells:
-        cell = planned.cell
-        rows.setdefault((cell.harness, cell.model, cell.effort, cell.provider, cell.budget_s), set()).add(cell.problem)
-    common = set.intersection(*rows.values()) if len(rows) > 1 else set()
+    for cell in (planned.cell for planned in cells):
+        rows.setdefault((cell.harness, cell.model, cell.effort, cell.provider), set()).add(cell.problem)
+    budgets = {(planned.cell.budget_s, planned.cell.without_backoff) for planned in cells}
+    common = set.intersection(*rows.values()) if len(rows) > 1 and len(budgets) == 1 else set()
     if not common:
         return None
-    measured = statistics.spread(_fractions(records))
+    measured = statistics.spread(_fractions(records, cells[0].cell.hardware))
     spread = statistics.SPREAD if measured is None else measured
     return Shows(
         len(common),
@@ -47,13 +47,11 @@ def shows(sweep: Sweep, cells: Sequence[PlannedCell], records: Iterable[Annotati
     )
 
 
-def _fractions(records: Iterable[Annotation]) -> Iterable[list[float]]:
-    """The fractions of the passed trials of each cell of a model. A built-in one writes the same kernel every time."""
-    for table in leaderboard.build(records, []).tables:
-        for row in table.rows:
-            if row.harness != "builtin":
-                for entry in row.entries.values():
-                    yield [trial.peak_fraction for trial in entry.trials if trial.outcome == "passed" and trial.peak_fraction]
+def _fractions(records: Iterable[Annotation], hardware: str) -> Iterable[list[float]]:
+    """The fractions of the passed trials of each cell there. A built-in model, whose kernel is always the same, does not count."""
+    rows = (row for table in leaderboard.build(records, []).tables if table.hardware == hardware for row in table.rows)
+    for entry in (entry for row in rows if row.harness != "builtin" for entry in row.entries.values()):
+        yield [trial.peak_fraction for trial in entry.trials if trial.outcome == "passed" and trial.peak_fraction]
 
 
 def cost_usd(left: Sequence[Trial], records: Iterable[Annotation]) -> float | None:

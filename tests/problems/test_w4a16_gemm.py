@@ -210,6 +210,15 @@ def test_wrong_solutions_fail_on_public_inputs(stem):
             assert not IT.accepts(wrong(*inputs), inputs), (shape, seed)
 
 
+def test_bf16_steps_pass_with_room_where_scales_are_wide():
+    honest = solution("honest_bf16_steps_cpu")
+    for shape in HIDDEN.EXTRA_SHAPES["cpu"]:
+        for seed in range(40):
+            inputs = make(shape, seed, "wide_scales")
+            errors = IT.errors(honest(*inputs), inputs)
+            assert IT.within(errors, 0.75), (shape, seed, errors)
+
+
 HIDDEN_GPU = [{"M": 67, "N": 1001, "K": 2112, "G": 64}, {"M": 777, "N": 514, "K": 1152, "G": 64}]
 """Shapes like those that an honest kernel failed on by a hair: many elements, of which the worst counts."""
 
