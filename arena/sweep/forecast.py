@@ -48,7 +48,7 @@ def shows(sweep: Sweep, cells: Sequence[PlannedCell], records: Iterable[Annotati
 
 
 def _fractions(records: Iterable[Annotation], hardware: str) -> Iterable[list[float]]:
-    """The fractions of the passed trials of each cell there. A built-in model, whose kernel is always the same, does not count."""
+    """The fractions of the passed trials of each cell there, without built-in models, whose kernels are always the same."""
     rows = (row for table in leaderboard.build(records, []).tables if table.hardware == hardware for row in table.rows)
     for entry in (entry for row in rows if row.harness != "builtin" for entry in row.entries.values()):
         yield [trial.peak_fraction for trial in entry.trials if trial.outcome == "passed" and trial.peak_fraction]
