@@ -5,6 +5,8 @@ Two starts of Python are a third of what starting a sandbox costs (docs/measurem
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import functools
 import hashlib
 import os
@@ -23,14 +25,20 @@ FLAGS = ("-std=gnu17", "-O2", "-static", "-s", "-Wall", "-Wextra")
 """Static: a sandbox need not show the C library of this machine."""
 ELF = b"\x7fELF"
 COMPILE_S = 60.0
+MFD_EXEC = 0x10
+"""Since Linux 6.3; without it vm.memfd_noexec = 1 makes the memory of a program not executable. Older kernels answer EINVAL."""
 SWITCH = "ARENA_NATIVE"
 """Environment variable: 0 runs the Python programs."""
 
 
 class Programs(NamedTuple):
-    """The two compiled programs as bytes, read once: what happens to the files later changes nothing."""
+    """The two compiled programs, read once: what happens to the files later changes nothing.
 
-    launch: bytes
+    Each also lies in sealed memory, from whose descriptor a process can become it: no sandbox start copies it.
+    """
+
+    launch_fd: int
+    init_fd: int
     init: bytes
 
 
@@ -38,14 +46,6 @@ def programs() -> Programs | None:
     """The compiled programs; None where the Python ones run: `why_not` says why."""
     found = None if os.environ.get(SWITCH) == "0" else _found()
     return found if isinstance(found, Programs) else None
-
-
-@functools.cache
-def launcher_fd() -> int:
-    """Descriptor of the launcher in memory, which nothing can change; for `programs()` that are there. Open as long as arena."""
-    made = programs()
-    assert made is not None
-    return process.readable_fd(made.launch)
 
 
 def why_not() -> str | None:
@@ -62,9 +62,25 @@ def _found() -> Programs | str:
     folder = paths.cache() / "programs"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
-        return Programs(**{name: _built(folder, name, files) for name, files in FILES.items()})
+        made = {name: _built(folder, name, files) for name, files in FILES.items()}
+        return Programs(_in_memory(made["launch"]), _in_memory(made["init"]), made["init"])
     except OSError as error:
         return str(error)
+
+
+def _in_memory(program: bytes) -> int:
+    """A descriptor (close-on-exec) of a program in memory that nothing can change. OSError where memory may not be executed."""
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        fd = os.memfd_create("arena", flags | MFD_EXEC)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise OSError(f"the kernel forbids programs in memory (vm.memfd_noexec): {error.strerror}") from None
+        fd = os.memfd_create("arena", flags)
+    with os.fdopen(os.dup(fd), "wb") as stream:
+        stream.write(program)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+    return fd
 
 
 def _built(folder: Path, name: str, files: tuple[str, ...]) -> bytes:

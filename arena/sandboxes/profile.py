@@ -19,8 +19,7 @@ from arena.sandboxes.python_env import PythonEnvironment
 from arena.sandboxes.seccomp import compile_filter
 
 PROGRAMS = Path(__file__).with_name("programs")
-INIT_INSIDE = "/run/arena/init"
-INIT_CODE = f"{INIT_INSIDE}.pyc"
+INIT_CODE = "/run/arena/init.pyc"
 USER = 1000
 """The user's and the group's number inside, where the sandbox has a user namespace of its own."""
 HOSTNAME = "arena"
@@ -99,7 +98,7 @@ class Profile:
     own_network: bool
     """False shares the host's network: abstract sockets, the host's loopback and a cloud's metadata address are reachable."""
     filter: bytes  # the system call filter, as BPF
-    init: tuple[str, ...]  # how the command line of process 1 begins
+    init: bytes | tuple[str, ...]  # process 1: a compiled program, or how the command line of the Python one begins
 
     @property
     def shown(self) -> tuple[Path, ...]:
@@ -134,7 +133,7 @@ def profile(spec: SandboxSpec, python: PythonEnvironment, host: Host, user: int 
         own_network=spec.network != "open",
         filter=compile_filter(deny_affinity=spec.cpus is not None, internet_sockets=internet_sockets(spec)),
         # With `-I -S` Python reads no file that the sandbox could have planted.
-        init=(INIT_INSIDE,) if host.init else (python.interpreter, "-I", "-S", INIT_CODE),
+        init=host.init or (python.interpreter, "-I", "-S", INIT_CODE),
     )
     targets = (entry.target for entry in entries if not isinstance(entry, Device))
     if broken := [word for word in (*targets, *made.environment, *made.environment.values()) if "\0" in word]:
@@ -156,11 +155,12 @@ def compiled(program: str) -> bytes:
     return importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
 
 
-def init_command(spec: SandboxSpec, shown: Profile, control: int, sockets: Mapping[int, int]) -> list[str]:
-    """Argument list of process 1; `sockets` are the bridges, port -> descriptor."""
+def init_command(spec: SandboxSpec, shown: Profile, control: int, sockets: Mapping[int, int], program: str) -> list[str]:
+    """Argument list of process 1; `sockets` are the bridges, port -> descriptor. `program` is the path of the compiled one."""
     bridges = ",".join(f"{port}={fd}" for port, fd in sockets.items())
     kept = ",".join(map(str, spec.pass_fds))
-    return [*shown.init, str(control), kept, bridges, *spec.command]
+    begin = (program,) if isinstance(shown.init, bytes) else shown.init
+    return [*begin, str(control), kept, bridges, *spec.command]
 
 
 def environment(spec: SandboxSpec, python: PythonEnvironment, host: Host) -> dict[str, str]:
@@ -237,7 +237,8 @@ def _work(spec: SandboxSpec, host: Host) -> list[Entry]:
     if spec.workspace is not None:
         # It lies in a secret folder, that of all runs. Only the workspace may.
         entries += [Bind(WORKSPACE, spec.workspace, writable=True), *_covers(spec.workspace, WORKSPACE, host, ())]
-    entries.append(Bind(INIT_INSIDE, host.init, 0o555) if host.init else Bind(INIT_CODE, compiled("init")))
+    if not host.init:
+        entries.append(Bind(INIT_CODE, compiled("init")))
     for path, folder in spec.binds.items():
         entries += _bound(folder, _absolute(path), host)
     entries += [Bind(_absolute(path), data) for path, data in spec.files.items()]

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from command import needs_sandbox
@@ -61,6 +62,44 @@ def test_a_program_that_others_may_change_is_not_used(tmp_path, monkeypatch, mod
     assert "Too many levels of symbolic links" in native._found.__wrapped__()
 
 
+@compiled
+def test_the_programs_in_memory_cannot_be_changed():
+    made = native.programs()
+    for fd in (made.launch_fd, made.init_fd):
+        before = os.pread(fd, 1 << 22, 0)
+        with pytest.raises(PermissionError):
+            os.pwrite(fd, b"changed", 0)
+        for size in (0, len(before) + 1):
+            with pytest.raises(PermissionError):
+                os.ftruncate(fd, size)
+        assert os.pread(fd, 1 << 22, 0) == before and before.startswith(native.ELF)
+
+
+@compiled
+@needs_sandbox
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a pid namespace of its own")
+@pytest.mark.skipif(not Path("/proc/sys/vm/memfd_noexec").exists(), reason="this kernel cannot forbid programs in memory")
+@pytest.mark.parametrize(("rule", "why"), [("1", "None"), ("2", "the kernel forbids programs in memory")])
+def test_hosts_that_forbid_programs_in_memory_get_a_sandbox(rule, why):
+    arena = f"{sys.executable} -m arena sandbox -- echo inside"
+    look = f"{sys.executable} -c 'from arena.sandboxes import native; print(native.why_not())'"
+    set_rule = f"echo {rule} > /proc/sys/vm/memfd_noexec"
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", f"{set_rule} && {arena} && {look}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("inside\n"), done.stderr
+    assert why in done.stdout
+
+
+@compiled
+@needs_sandbox
+def test_no_process_inside_reaches_the_program_of_process_1():
+    look = "readlink /proc/1/exe; cat /proc/1/exe | head -c 4; ls /proc/1/fd; ls -l /proc/self/fd | grep -c memfd"
+    with bwrap.run(SandboxSpec("agent", ("sh", "-c", f"{look}; find /proc/1/map_files 2>&1 | head -2"))) as running:
+        lines = running.stdout.read().decode().splitlines()
+        errors = running.stderr.read().decode()
+    assert lines[0] == "0" and errors.count("Permission denied") >= 2, (lines, errors)
+
+
 def test_without_a_compiler_the_reason_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -84,9 +123,9 @@ def test_a_program_that_does_not_compile_is_told(tmp_path, monkeypatch):
 def test_a_broken_order_starts_nothing(language, order):
     fd = process.readable_fd(order)
     made = native.programs()
-    program = [f"/proc/self/fd/{native.launcher_fd()}"] if made else [sys.executable, "-I", "-S", native.SOURCES / "launch.py"]
+    program = [f"/proc/self/fd/{made.launch_fd}"] if made else [sys.executable, "-I", "-S", native.SOURCES / "launch.py"]
     try:
-        done = subprocess.run([*program, str(fd)], pass_fds=[fd, *([native.launcher_fd()] if made else [])], capture_output=True)
+        done = subprocess.run([*program, str(fd)], pass_fds=[fd, *([made.launch_fd] if made else [])], capture_output=True)
     finally:
         os.close(fd)
     assert done.returncode == 1 and done.stderr and not done.stdout

@@ -90,7 +90,8 @@ def start(
 
     It enters `group` itself. One of the host's paths lies in `mount`. `in_force` holds the limits that these two enforce.
     """
-    bwrap_path = find_bwrap()
+    bwrap_path, made = find_bwrap(), native.programs()
+    program = _opened(made.init_fd) if made else ""  # a file in the sandbox would be a copy of it
     become_subreaper()
     with ExitStack() as stack:
         options, sources, handed = _render(bwrap_arguments(shown, gather=uid is not None), staged=uid is not None)
@@ -103,7 +104,7 @@ def start(
             ("bwrap", bwrap_path),
             ("env", "PATH=/usr/bin:/bin"),  # nothing of arena's: bwrap's environment shows inside until process 1 runs
             *(("argv", word) for word in ("bwrap", "--args", handed[-1], "--")),
-            *(("argv", word) for word in init_command(spec, shown, theirs.fileno(), sockets)),
+            *(("argv", word) for word in init_command(spec, shown, theirs.fileno(), sockets, program)),
             *(("group", file) for file in group.procs_files),
             *(("limit", f"{getattr(resource, name)}:{value}") for name, value in rlimits(spec, uid).items()),
             *(("cpu", cpu) for cpu in sorted(spec.cpus or ())),
@@ -112,20 +113,28 @@ def start(
             order += [("uid", uid), *sources]
         if uid is not None and mount:
             order.append(("workspace", mount.fd))
-        handed.append(process.readable_fd(b"".join(os.fsencode(f"{key}={value}") + b"\0" for key, value in order)))
-        made = native.programs()
-        handed.append(os.dup(native.launcher_fd()) if made else process.readable_fd(compiled("launch")))
-        launcher = [*([] if made else [sys.executable, "-I", "-S"]), f"/proc/self/fd/{handed[-1]}"]
-        handed.append(process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-        for fd in handed:
+        order_fd = process.readable_fd(b"".join(os.fsencode(f"{key}={value}") + b"\0" for key, value in order))
+        stdin = process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        handed.append(order_fd)
+        if made:
+            launcher = [_opened(made.launch_fd)]
+        else:
+            handed.append(process.readable_fd(compiled("launch")))
+            launcher = [sys.executable, "-I", "-S", _opened(handed[-1])]
+        for fd in (*handed, stdin):
             stack.callback(os.close, fd)
         try:
             bwrap = process.start(
-                [*launcher, str(handed[-3])],
-                stdin=handed[-1],
+                [*launcher, str(order_fd)],
+                stdin=stdin,
                 # Its own loader may need the path; nothing else of our environment goes on.
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                pass_fds=(*handed[:-1], theirs.fileno(), *sockets.values(), *spec.pass_fds, *((mount.fd,) if mount else ())),
+                pass_fds=(
+                    *handed,
+                    *((made.launch_fd, made.init_fd) if made else ()),
+                    *((mount.fd,) if mount else ()),
+                    *(theirs.fileno(), *sockets.values(), *spec.pass_fds),
+                ),
             )
         except OSError as error:
             ours.close()
@@ -134,6 +143,11 @@ def start(
     # bwrap is in the sandbox's group, but not in its namespace.
     processes = spec.limits.processes - ("processes" in in_force)
     return _handshake(bwrap, ours, limits, processes if counts_by_namespace(os.uname().release) else None)
+
+
+def _opened(fd: int) -> str:
+    """The path of what a process inherits as this descriptor."""
+    return f"/proc/self/fd/{fd}"
 
 
 def _handshake(

@@ -15,6 +15,7 @@ from arena.sandboxes.profile import Bind, Cover, Device, Entry, Folder, Gathered
 
 EMPTIED = ("/etc/hostname", "/etc/resolv.conf")  # files in which an engine would put names of the host and its name servers
 EMPTY_TMPFS = "ro,nosuid,nodev,noexec,size=4k,mode=0555"
+INIT = "/run/arena/init"  # process 1 as a compiled program
 KERNEL_FOLDERS = ("/sys", "/sys/fs/cgroup")  # covered: a container has them and a bwrap sandbox has not
 
 
@@ -35,6 +36,8 @@ def container_plan(profile: Profile, user: int, mounts: tuple[Path, ...] = ()) -
     plan = Plan(profile, tmpfs=dict.fromkeys(KERNEL_FOLDERS, EMPTY_TMPFS))
     for entry in profile.entries:
         _add(plan, entry, user)
+    if isinstance(profile.init, bytes):
+        plan.binds.append(Bind(INIT, profile.init, 0o555))
     named = {bind.target for bind in plan.binds}
     plan.binds += [Bind(place, b"") for place in EMPTIED if place not in named]
     plan.binds += _below(plan.binds, {*named, *plan.tmpfs}, mounts)

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from arena.errors import SandboxError
 from arena.sandboxes import SandboxSpec, cgroup, workspace_mount
 from arena.sandboxes.docker.engine import OWNER, WORKSPACE_MOUNT, engine_errors, remove
-from arena.sandboxes.docker.plan import Plan, image
+from arena.sandboxes.docker.plan import INIT, Plan, image
 from arena.sandboxes.host import opened_sockets
 from arena.sandboxes.lifecycle import fixed_limits, rlimits
 from arena.sandboxes.profile import HOSTNAME, WORKSPACE, Bind, init_command
@@ -212,7 +212,7 @@ def _send_order(
     order = {
         "numbers": [number, 0, 1, 2, *spec.pass_fds, *inside.values()],
         "filter": plan.profile.filter,
-        "argv": init_command(spec, plan.profile, number, inside),
+        "argv": init_command(spec, plan.profile, number, inside, INIT),
         "env": {**plan.profile.environment, "PWD": WORKSPACE},
     }
     stdin = process.readable_fd(spec.stdin) if spec.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
