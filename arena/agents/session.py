@@ -122,6 +122,7 @@ def play(
         overshoot_s=round(max(0.0, empty_s - end.granted_s), 3) if end.cause == "budget" else 0.0,
         events=transcript.events,
         snapshots=snapshots.count,
+        clock_offset_s=round(trajectory.start_s - snapshots.start_s, 3),
         sandbox=spec.sandbox_name,
         network=network.recorded(),
         allowed=tuple(map(str, network.allowed)),

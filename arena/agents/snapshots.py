@@ -41,6 +41,8 @@ class Snapshots:
         max_count: int = MAX_COUNT,
         max_bytes: int = MAX_BYTES,
     ) -> None:
+        self.start_s = time.monotonic()
+        """When the times of the snapshots begin, on the monotonic clock."""
         self.count = 0
         self.trouble = ""
         """Why a state could not be kept."""
@@ -49,7 +51,6 @@ class Snapshots:
         self._signature: tuple[int, ...] = ()
         self._last = ""
         self._full = False
-        self._start_s = time.monotonic()
         self._taken: Submission | NoSubmission | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="snapshots")
@@ -68,7 +69,7 @@ class Snapshots:
             self._thread.join()
             self._taken = self._collect()
             if isinstance(self._taken, Submission):
-                self._add(self._taken, time.monotonic() - self._start_s)
+                self._add(self._taken, time.monotonic() - self.start_s)
         return self._taken
 
     def _collect(self) -> Submission | NoSubmission:
@@ -89,7 +90,7 @@ class Snapshots:
 
     def _check(self) -> None:
         """Keep the file if it is a new one. A file that cannot be read now may be whole at the next check."""
-        at_s = time.monotonic() - self._start_s
+        at_s = time.monotonic() - self.start_s
         try:
             found = (self._work / "solution.py").lstat()
         except OSError:

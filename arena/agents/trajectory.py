@@ -68,6 +68,8 @@ class Trajectory:
     """The steps of one session, written as they arrive. One thread takes events; any thread may read the rest."""
 
     def __init__(self, path: Path, read: Read) -> None:
+        self.start_s = time.monotonic()
+        """When the times of the steps begin, on the monotonic clock."""
         self.ended_s: float | None = None
         """When the last step `end` arrived, on the monotonic clock; None when another step followed it."""
         self.ended_well = False
@@ -81,7 +83,6 @@ class Trajectory:
         self.misread = 0
         """Events on which the reader failed."""
         self._read = read
-        self._began_s = time.monotonic()
         self._file = path.open("wb", buffering=0)
         self._left = KEPT_BYTES
 
@@ -92,7 +93,7 @@ class Trajectory:
             counts = [step[name] for step in steps if step["kind"] == "usage" for name in FIELDS["usage"]]
             if not all(isinstance(count, int) and 0 <= count <= MOST_TOKENS for count in counts):
                 raise ValueError("usage must be whole numbers")
-            at_s = round(time.monotonic() - self._began_s, 3)
+            at_s = round(time.monotonic() - self.start_s, 3)
             lines = [json.dumps({"at_s": at_s, **step}, allow_nan=False) for step in steps]
         except READER_ERRORS:
             self.misread += 1

@@ -133,6 +133,8 @@ def _measured(line: Line, problem: Problem, score: Callable[[Line, Problem, bool
                 shape=shape.shape,
                 fraction=shape.peak_fraction,
                 ceiling_s=shape.ceiling_s,
+                flops=shape.flops,
+                bytes=shape.bytes,
                 measured_s=shape.measured_s,
                 launch_mode=shape.launch_mode,
                 error=shape.error,

@@ -207,6 +207,8 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
         ceiling_s=least.seconds,
         bound=least.bound,
         rate=context.code.rate,
+        flops=context.problem.flops(shape),
+        bytes=context.problem.bytes(shape),
         **counted,
         launch_mode=runs[0].launch_mode,
         overhead_s=max(overhead_s, 0.0),

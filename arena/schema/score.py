@@ -54,6 +54,11 @@ class TimedShape(Record):
     bound: Literal["memory", "compute"]
     rate: Rate
     """Arithmetic whose peak bounds the compute time."""
+    flops: float | None = Field(default=None, ge=0)
+    """Operations of one call by the problem's formula; 0 where the problem declares that memory bounds it. None in records from
+    before this field, as `bytes` is."""
+    bytes: Positive | None = None
+    """Compulsory DRAM traffic of one call by the problem's formula."""
     measured_s: Positive
     """Seconds per call: the median of the processes' medians."""
     ci95: tuple[Positive, Positive]
@@ -217,6 +222,9 @@ class BaselineShape(Record):
     fraction: float = Field(gt=0, le=1)
     """Of the ceiling."""
     ceiling_s: Positive
+    flops: float | None = Field(default=None, ge=0)
+    """As in a score. None in records from before this field, as `bytes` is."""
+    bytes: Positive | None = None
     measured_s: Positive
     launch_mode: LaunchMode
     error: Errors

@@ -436,6 +436,12 @@ def test_a_solution_is_played(spec: str, text: str, run: RunFolder, home: dict[s
     assert [event["type"] for event in events if event["type"] != "output"] == ["start", "write", "run", "ran", "end"]
     assert next(event["exit_code"] for event in events if event["type"] == "ran") == 5, "check.py's verdict changes nothing"
     assert played.events == len(events)
+    steps = [json.loads(line) for line in run.trajectory.read_text().splitlines()]
+    assert [step["kind"] for step in steps] == ["call", "result", "call", "result", "end"]
+    assert (steps[0]["input"], steps[1]["ok"]) == ({"path": "solution.py", "text": text}, True)
+    assert (steps[2]["input"], steps[3]["ok"]) == ({"command": "python check.py"}, False)
+    assert text.strip() in steps[3]["output"]
+    assert played.clock_offset_s is not None and 0 <= played.clock_offset_s < 5
 
 
 def test_nop(run: RunFolder, home: dict[str, Path]) -> None:
