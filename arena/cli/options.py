@@ -15,6 +15,7 @@ from arena.gateway import network as network_
 from arena.gateway.config import Caps
 from arena.plan import hardware_on, problem_on, unscorable
 from arena.schema import Hardware, Problem
+from arena.system import load
 
 Pairs = list[tuple[Problem, Hardware]]
 
@@ -145,6 +146,12 @@ def caps(command: Callable[..., None]) -> Callable[..., None]:
         command(*arguments, caps=Caps(max_requests, max_tokens, max_cost), patience=patience, **options)
 
     return _requests(_tokens(_cost(_patience(with_caps))))
+
+
+def say_busy() -> None:
+    """Report that others use much of this machine, and who. Call it when no error can follow."""
+    if (seen := load.look()).busy:
+        tell(f"[bold yellow]busy machine:[/] {safe(seen.words())}. Times will be long and scores low: wait, or end them")
 
 
 def say_hardware(hardware_name: str | None, hardware: Hardware, gpu: int) -> None:

@@ -29,6 +29,13 @@ def show_score(score: Score) -> None:
             tell(safe(_launched(score.evidence)))
         if score.message:
             tell(f"[bold yellow]{safe(score.message)}[/]")
+        if busy := score.environment.get("busy"):
+            tell(f"[bold yellow]busy machine:[/] {safe(busy)}; times may be long, the score low. Score again when it is idle")
+        if busy := score.environment.get("ceilings_busy"):
+            tell(
+                f"[bold yellow]low ceilings:[/] measured while {safe(busy)}; the score may be high. "
+                "Run `arena calibrate --hardware cpu` when the machine is idle"
+            )
         for known in score.similar:
             tell(f"holds {known.share:.2f} of a well-known kernel: {safe(known.source)}")
         for shape in (*score.shapes, *score.latency):

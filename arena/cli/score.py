@@ -27,6 +27,7 @@ def score(
     """Score one solution FILE with the same judge as in a run. The judge cannot know the file's author."""
     problem, hardware = problem_on(problem_name, hardware_name, gpu)
     options.say_hardware(hardware_name, hardware, gpu)
+    options.say_busy()
     with Display() as display:
         result = api.score(
             file, problem=problem.name, hardware=hardware.name, gpu=gpu, sandbox=sandbox_name, report=display.judging

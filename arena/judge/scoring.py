@@ -27,6 +27,7 @@ from arena.judge.verify import worse
 from arena.sandboxes import Sandbox
 from arena.schema import Device, Evidence, Hardware, JudgeFailed, Passed, Problem, Rejected, Score, ShapeScore, TimedShape
 from arena.submission import Submission
+from arena.system import load
 
 REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
@@ -73,6 +74,7 @@ def score(
     notes: list[str] = []
     try:
         _read(submission, problem)
+        loads = {"before": load.look()}
         with open_device(hardware, gpu, shared=shared) as device:
             code = problem_code.load(problem, hardware.profile, folder)
             if not hidden:
@@ -99,6 +101,7 @@ def score(
             ]
             scored = len(problem.shapes[hardware.profile])
             shapes = tuple(ShapeScore(**dict(each), peak_fraction=each.ceiling_s / each.measured_s) for each in timed[:scored])
+        environment |= _busy(loads | {"after": load.look()})
     except Rejection as rejection:
         return _rejected(rejection, notes, timings=stopwatch.timings(), environment=environment, **common)
     except (ArenaError, OSError, MemoryError, RuntimeError) as failure:  # torch raises RuntimeError when memory is short
@@ -141,6 +144,12 @@ def _rejected(rejection: Rejection, notes: Sequence[str], *, environment: Mappin
 def _noted(notes: Sequence[str]) -> dict[str, str]:
     """The field of `environment` for what went wrong besides the verdict."""
     return {"notes": "; ".join(notes)} if notes else {}
+
+
+def _busy(loads: Mapping[str, load.Load]) -> dict[str, str]:
+    """The field of `environment` for a machine that others used; without the names of their processes, for it is published."""
+    found = [f"{found.share()} {when} the score" for when, found in loads.items() if found.busy]
+    return {"busy": "; ".join(found)} if found else {}
 
 
 def _common(problem: Problem, hardware: Hardware, digest: str) -> dict[str, Any]:

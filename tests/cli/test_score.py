@@ -1,10 +1,15 @@
 """The judge without an agent: score and calibrate."""
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
+from busy import spinning
 from command import Arena, needs_sandbox
+
+from arena.system import load
 
 
 @needs_sandbox
@@ -32,9 +37,19 @@ def test_score_exits_1_when_the_judge_failed(arena: Arena) -> None:
     assert score["verdict"] == "judge_failed"
 
 
+def test_calibrate_refuses_while_others_use_the_machine(shared: Arena, tmp_path: Path) -> None:
+    with spinning(2 * len(os.sched_getaffinity(0))):
+        error = shared.refused("calibrate", "--hardware", "cpu", env={"XDG_CACHE_HOME": str(tmp_path)})
+    assert re.match(r"other processes use \d+\.\d of \d+ processors: .*\(pid \d+\) ", error)
+    assert error.endswith("What is measured now would be too slow: end them or wait, then calibrate again")
+    assert not (tmp_path / "arena").exists()
+
+
 @pytest.mark.slow
 def test_calibrate_measures_and_stores_the_cpu(shared: Arena, tmp_path: Path) -> None:
     pytest.importorskip("torch")
+    if (seen := load.look()).busy:
+        pytest.skip(seen.share())
     done = shared("calibrate", "--hardware", "cpu", "--json", env={"XDG_CACHE_HOME": str(tmp_path)})
     assert done.code == 0, done.err
     found = json.loads(done.out)

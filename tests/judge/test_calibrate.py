@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from records import trial
 
 from arena.judge.device import calibrate_cpu, calibrate_gpu
 from arena.results import annotations
-from arena.schema import Annotation
+from arena.schema import Annotation, Attainable
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 FOUND: dict[str, Any] = {
@@ -63,7 +64,39 @@ def test_bf16_ceiling_of_a_cpu_is_at_least_fp32(fp32, bf16, best, monkeypatch, t
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(calibrate_cpu, "_bandwidth_gb_s", lambda mib: 40.0)
     monkeypatch.setattr(calibrate_cpu, "_gemm_tflops", {torch.float32: fp32, torch.bfloat16: bf16}.get)
-    assert calibrate_cpu.cpu(fresh=True).tflops == {"fp32": fp32, "bf16": best}
+    assert calibrate_cpu.cpu().tflops == {"fp32": fp32, "bf16": best}
+
+
+def calibration(bandwidth_gb_s: float, fp32: float, busy: str = "") -> calibrate_cpu.Calibration:
+    rates: dict[Any, float] = {"fp32": fp32, "bf16": 1.0}
+    known: dict[str, Any] = {"method": 2, "device": "x", "torch": "2", "measured_at": datetime.now(UTC)}
+    return calibrate_cpu.Calibration(**known, bandwidth_gb_s=bandwidth_gb_s, tflops=rates, busy=busy)
+
+
+def test_a_slow_calibration_lowers_no_ceiling(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert calibrate_cpu.known() is None
+    calibrate_cpu.keep(calibration(40.0, 0.5))
+    kept = calibrate_cpu.keep(calibration(10.0, 0.7, "others"))
+    assert (kept.bandwidth_gb_s, kept.tflops["fp32"], kept.busy) == (40.0, 0.7, "")
+    assert calibrate_cpu.known() == kept == calibrate_cpu.cpu()
+
+
+def test_a_calibration_says_that_the_machine_was_busy(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert calibrate_cpu.keep(calibration(10.0, 0.5, "others")).busy == "others"
+    assert calibrate_cpu.keep(calibration(12.0, 0.4, "others")).busy == "others"
+    assert calibrate_cpu.keep(calibration(11.0, 0.4)).busy == ""
+
+
+def test_a_slow_calibration_of_a_gpu_lowers_nothing():
+    def found(copy: float, read: float, bf16: float, launch: float) -> Attainable:
+        rates: dict[Any, float] = {"bf16": bf16}
+        known: dict[str, Any] = {"method": 1, "measured_at": datetime.now(UTC), "torch": "2", "driver": "1"}
+        return Attainable(**known, copy_gb_s=copy, read_gb_s=read, tflops=rates, launch_s=launch)
+
+    best = calibrate_gpu.best(found(2.0, 1.0, 5.0, 1e-6), found(1.0, 2.0, 4.0, 2e-6))
+    assert (best.copy_gb_s, best.read_gb_s, best.tflops, best.launch_s) == (2.0, 2.0, {"bf16": 5.0}, 1e-6)
 
 
 def test_no_try_starts_after_the_limit(monkeypatch):

@@ -1,7 +1,7 @@
 """Measure what one core of this machine attains: the ceilings of hardware `cpu`.
 
 One core, since a CPU score is taken on one core. The best of many tries counts, because a ceiling lowered by a slow moment would
-make a kernel look better than it is. Cached per processor and method; `arena calibrate` measures again.
+make a kernel look better than it is. Cached per processor and method; `arena calibrate` measures again and keeps the best.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from arena import paths
 from arena.errors import DataError
 from arena.files import documents
 from arena.schema import Rate, Record
+from arena.system import load
 from arena.system.provenance import processor
 
 METHOD = 2
@@ -43,19 +44,52 @@ class Calibration(Record):
     """Best of reading (sum) and copying (read and write counted), GB/s (1e9)."""
     tflops: dict[Rate, float]
     """Best square matrix product of numbers of that type, by any arithmetic that holds them exactly, TFLOP/s (1e12)."""
+    busy: str = ""
+    """What others used of the machine meanwhile, where that was much: the ceilings may be too low, and scores too high."""
 
 
-def cpu(*, fresh: bool = False) -> Calibration:
-    """The cached calibration of this processor; measured first where there is none, or with `fresh`."""
+def cpu() -> Calibration:
+    """The cached calibration of this processor; measured first where there is none."""
+    return known() or keep(measure())
+
+
+def keep(found: Calibration) -> Calibration:
+    """Cache and return the best of what was found now and what is cached."""
+    kept = best(earlier, found) if (earlier := known()) else found
     path = _cache_file()
-    if not fresh and path.is_file():
-        try:
-            return documents.read_json(path, Calibration)
-        except DataError:
-            pass  # a damaged cache file: measure again and overwrite it
+    path.parent.mkdir(parents=True, exist_ok=True)
+    documents.write_json(path, kept.model_dump(mode="json"))
+    return kept
+
+
+def known() -> Calibration | None:
+    """The cached calibration of this processor; None when there is none, or the file is damaged: then it is written again."""
+    path = _cache_file()
+    if not path.is_file():
+        return None
+    try:
+        return documents.read_json(path, Calibration)
+    except DataError:
+        return None
+
+
+def best(kept: Calibration, found: Calibration) -> Calibration:
+    """`found`, with the higher of each speed: a speed reached once can be reached."""
+    return found.model_copy(
+        update={
+            "bandwidth_gb_s": max(kept.bandwidth_gb_s, found.bandwidth_gb_s),
+            "tflops": {rate: max(value, kept.tflops.get(rate, 0.0)) for rate, value in found.tflops.items()},
+            "busy": kept.busy and found.busy,
+        }
+    )
+
+
+def measure() -> Calibration:
+    """Measure one core, in some seconds."""
+    seen = load.look()
     with on_cores({max(os.sched_getaffinity(0))}):
         fp32 = _gemm_tflops(torch.float32)
-        found = Calibration(
+        return Calibration(
             method=METHOD,
             device=processor(),
             torch=torch.__version__,
@@ -63,10 +97,8 @@ def cpu(*, fresh: bool = False) -> Calibration:
             bandwidth_gb_s=max(_bandwidth_gb_s(mib) for mib in WORKING_SETS_MIB),
             # Many processors compute bf16 slower than fp32. A kernel may compute in fp32, so that speed is the ceiling of bf16.
             tflops={"fp32": fp32, "bf16": max(fp32, _gemm_tflops(torch.bfloat16))},
+            busy=seen.share() if seen.busy else "",
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    documents.write_json(path, found.model_dump(mode="json"))
-    return found
 
 
 @contextmanager

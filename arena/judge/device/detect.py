@@ -54,7 +54,8 @@ def _cpu_device() -> Iterator[OpenDevice]:
     env = {"OMP_NUM_THREADS": "1"}
 
     def conditions() -> dict[str, str]:
-        return {"load_average": f"{os.getloadavg()[0]:.2f}"}
+        found_busy = {"ceilings_busy": found.busy} if found.busy else {}
+        return {"load_average": f"{os.getloadavg()[0]:.2f}", **found_busy}
 
     with calibrate_cpu.on_cores(cpus - worker_cpus or cpus):
         yield OpenDevice(device, HostMemory(), CPU, conditions, calibrate_cpu.copy_gb_s, cpus=worker_cpus, env=env)
