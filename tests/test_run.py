@@ -102,7 +102,8 @@ def test_an_empty_account_stops_the_other_trials(arena: Arena, tmp_path: Path) -
     session = annotation["session"]
     assert session["agent_status"] == "provider_error", session
     assert "add credit at the provider" in session["account_fault"] and session["account_fault"] in session["message"]
-    assert "this run does not count; the other 2 would end the same way" in " ".join(done.err.split())
+    said = " ".join(done.err.split())
+    assert f"this run does not count (provider_error): {session['account_fault']} the other 2 would end the same way" in said
     [entry] = json.loads(arena.board()["leaderboard.json"])["tables"][0]["rows"][0]["entries"].values()
     assert entry["counted"] == 0
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from arena.agents.run_spec import RunSpec
 from arena.agents.snapshots import Snapshots
 from arena.agents.status import Observed, decide
-from arena.agents.supervisor import Progress, SessionEnd, supervise
+from arena.agents.supervisor import Activity, Progress, SessionEnd, supervise
 from arena.agents.trajectory import Trajectory
 from arena.agents.transcript import Transcript
 from arena.errors import SandboxError
@@ -86,8 +86,12 @@ def play(
                 start_s = time.monotonic()
                 trajectory = Trajectory(run.trajectory, spec.launch.read_events)
                 transcript = Transcript(running.stdout, running.stderr, run.agent, trajectory)
+
+                def with_activity(progress: Progress) -> None:
+                    report(replace(progress, activity=_activity(trajectory, snapshots, gateway)))
+
                 try:
-                    end = supervise(running, transcript, spec.times, gateway, report, start_s, snapshots.take)
+                    end = supervise(running, transcript, spec.times, gateway, with_activity, start_s, snapshots.take)
                     taken = snapshots.take()
                 finally:
                     # Also when the user interrupts: no process lives on, and the readers reach the end of their pipes.
@@ -136,6 +140,21 @@ def play(
     report(Progress("ended", plain(f"{status}: {message}"), end.elapsed_s, spec.times.budget_s))
     submission, reason = (taken, "") if isinstance(taken, Submission) else (None, taken.reason)
     return Played(session, submission, reason)
+
+
+def _activity(trajectory: Trajectory, snapshots: Snapshots, gateway: Gateway | None) -> Activity:
+    """What the agent has done so far."""
+    used = gateway.usage() if gateway else trajectory.usage
+    tokens = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens + used.output_tokens + used.reasoning_tokens
+    return Activity(
+        steps=trajectory.calls,
+        requests=used.requests if gateway else 0,
+        asking=gateway.asking if gateway else "",
+        tokens=tokens,
+        cost_usd=used.cost_usd if gateway else None,
+        snapshots=snapshots.count,
+        check=trajectory.check,
+    )
 
 
 def _end(running: RunningSandbox, transcript: Transcript) -> None:

@@ -20,6 +20,25 @@ Cause = Literal["itself", "budget", "silence", "gateway"]
 
 
 @dataclass(frozen=True)
+class Activity:
+    """What an agent has done so far, for a live display. The agent's own events say a part of it, so it decides nothing."""
+
+    steps: int = 0
+    """Tools that it has used."""
+    requests: int = 0
+    """To its model."""
+    asking: str = ""
+    """What its requests are doing: waiting, receiving, retrying or pausing after a failure; empty: nothing."""
+    tokens: int = 0
+    cost_usd: float | None = None
+    """None: unknown, or there is no model."""
+    snapshots: int = 0
+    """States of solution.py that were kept."""
+    check: str = ""
+    """The last result of its own check.py: `passed`, `failed`, or empty."""
+
+
+@dataclass(frozen=True)
 class Progress:
     """Where a run stands, for a live display."""
 
@@ -29,6 +48,8 @@ class Progress:
     """The agent's last output, one line without control characters."""
     elapsed_s: float = 0.0
     budget_s: float = 0.0
+    activity: Activity | None = None
+    """Only while an agent is at work."""
 
 
 class Traffic(Protocol):

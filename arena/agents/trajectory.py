@@ -44,6 +44,10 @@ READER_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, N
 """Raised by a reader on an event of another form, since an agent can print anything, or by a mistake in the reader."""
 MOST_TOKENS = 1 << 40
 """Tokens in one usage."""
+TOLD = ("command", "cmd", "path", "file_path", "filePath", "absolute_path", "pattern", "query", "url", "description")
+"""Fields of a tool's input, one of which says in a few words what the tool does. The first that is there is shown."""
+CHECKS_AT_ONCE = 64
+"""Calls of check.py whose results are awaited: an agent may make any number of calls without a result."""
 
 
 def reader(file: Path | None, terminal: Mapping[str, str] | None) -> Read:
@@ -58,6 +62,24 @@ def reader(file: Path | None, terminal: Mapping[str, str] | None) -> Read:
     if read is None:
         raise DataError(f"{file}: defines no function `read`, and the harness names this file under `events`")
     return read
+
+
+def doing(tool: object, given: object) -> str:
+    """A call in a few words: `Bash: python check.py`, `Write: /workspace/solution.py`."""
+    if isinstance(given, Mapping):
+        changed = given.get("changes")  # of codex: a list of files
+        files = [each.get("path") for each in changed if isinstance(each, Mapping)] if isinstance(changed, list) else []
+        told = next((given[name] for name in TOLD if given.get(name)), ", ".join(map(str, files)))
+        words = " ".join(map(str, told)) if isinstance(told, list) else str(told)
+    else:
+        words = ""
+    return f"{tool}: {words}" if words else str(tool)
+
+
+def check_result(output: str) -> str:
+    """What check.py said at the end of an output: `passed` or `failed`; empty when it said neither."""
+    said = [line for line in output.splitlines() if line.strip() in ("PASS", "FAIL")]
+    return {"PASS": "passed", "FAIL": "failed"}[said[-1].strip()] if said else ""
 
 
 def _end(event: Event) -> dict[str, Any]:
@@ -75,7 +97,12 @@ class Trajectory:
         self.ended_well = False
         """Whether that step reported success."""
         self.last = ""
-        """The last text or tool, for a display."""
+        """The last text, or the tool in work with its command or file, for a display."""
+        self.calls = 0
+        """Tools that the agent has used."""
+        self.check = ""
+        """What its own check.py said last: `passed` or `failed`. Only for a display, since an agent can print anything."""
+        self._checks: list[object] = []  # ids of calls of check.py without a result yet
         self.error = ""
         """The last error that the agent CLI reported."""
         self.usage = Usage(source="cli")
@@ -117,7 +144,15 @@ class Trajectory:
             self.usage = self.usage.model_copy(update=more | {"requests": self.usage.requests + 1})
         if kind == "error":
             self.error = str(step["text"])[: 8 * SHOWN]
-        if text := str(step.get("text") or step.get("tool") or ""):
+        if kind == "call":
+            self.calls += 1
+            self.last = doing(step["tool"], step["input"])[: 8 * SHOWN]
+            if "check.py" in self.last:
+                self._checks = [*self._checks[1 - CHECKS_AT_ONCE :], step["id"]]
+        elif kind == "result" and step["id"] in self._checks:
+            self._checks.remove(step["id"])
+            self.check = check_result(str(step["output"])) or self.check
+        elif text := str(step.get("text") or ""):
             self.last = text[: 8 * SHOWN]
 
     def _keep(self, line: bytes) -> None:

@@ -1,6 +1,7 @@
 """The `arena` command, one module per subcommand. Data goes to stdout, everything for people to stderr.
 
-Exit codes: 0 success, whatever the verdict; 1 the judge or the machine failed, or a check of a problem failed;
+Exit codes: 0 success, whatever the verdict; 1 a run does not count, since its provider, the judge or the machine failed, or a
+check of a problem failed;
 2 wrong usage or environment; 130 interrupted (`arena list runs` lists the interrupted run).
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import errno
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 import rich_click as click
@@ -20,6 +22,7 @@ from arena.cli import (
     calibrate,
     check,
     compare,
+    console,
     doctor,
     install,
     judge,
@@ -32,7 +35,7 @@ from arena.cli import (
     sweep,
 )
 from arena.cli import list as list_
-from arena.cli.console import people, safe
+from arena.cli.console import note, people, safe
 from arena.errors import ArenaError, UsageError
 from arena.files.documents import unknown
 
@@ -55,11 +58,17 @@ class Commands(click.RichGroup):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="arena")
-def cli() -> None:
+@click.option("--verbose", "-v", is_flag=True, help="Print each step of an agent and of the judge as a line.")
+@click.option("--quiet", "-q", is_flag=True, help="Print results on stdout and errors, and nothing else.")
+@click.option("--log-file", metavar="FILE", type=click.Path(path_type=Path), help="Append all text for people to this file.")
+def cli(verbose: bool, quiet: bool, log_file: Path | None) -> None:
     """Run coding agents on GPU-kernel problems in a sealed sandbox, and score the kernel they leave. No agent can forge a score.
 
     Try `arena run --problem paged_attention`: it runs the built-in oracle and needs no key.
     """
+    if verbose and quiet:
+        raise UsageError("--verbose and --quiet exclude each other")
+    console.set_up(quiet=quiet, more=verbose, log_file=log_file)
 
 
 for command in (
@@ -125,5 +134,7 @@ def _report_interrupt() -> int:
 
 
 def _report(markup: str) -> int:
+    people.quiet = False
     people.print(f"[bold red]arena:[/] {markup}", soft_wrap=True)
+    note(f"arena: {markup}")
     return 2

@@ -1,14 +1,18 @@
-"""The two output streams, progress on stderr and answers on stdout, and the progress line."""
+"""The two output streams, progress on stderr and answers on stdout, the progress line, and the log file."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 import time
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,6 +34,18 @@ _shown = people
 COLOURS = {"passed": "green", "incorrect": "red", "forbidden": "red", "cheated": "bold red", "crashed": "red", "timed_out": "red"}
 PLAIN_EVERY_S = 15.0
 """Without a terminal, print a line at this interval and at each change of phase."""
+WIDE_LOG = 300
+"""Columns of a progress line in the log file."""
+WIDE = 100
+"""Columns from which the progress line has the whole clock."""
+TEXT_SHARE = 5
+"""This part of the progress line, one in so many columns, is kept for what the agent does now."""
+progress_as_json = False
+"""Whether progress is printed as JSON lines, for programs."""
+verbose = False
+"""Whether each step of an agent is printed as a line of its own."""
+log: Console | None = None
+"""A file that also receives all text for people, with the time of each line."""
 
 
 def data(value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
@@ -55,14 +71,37 @@ def answering() -> Iterator[None]:
         _shown = people
 
 
+def set_up(*, quiet: bool, more: bool, log_file: Path | None) -> None:
+    """Follow the options that stand before the command."""
+    global verbose, log
+    people.quiet, verbose = quiet, more
+    if log_file is not None:
+        file = log_file.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
+        log = Console(file=file, highlight=False, emoji=False, color_system=None, width=400)
+
+
+def set_progress(form: str) -> None:
+    """Print progress as `text` or `jsonl`."""
+    global progress_as_json
+    progress_as_json = form == "jsonl"
+
+
 def tell(markup: str) -> None:
     """Print a line for people. Pass text from outside arena through `safe` first."""
     _shown.print(markup, soft_wrap=True)
+    note(markup)
+
+
+def note(text: str | Text | Table) -> None:
+    """Write to the log file, if there is one."""
+    if log:
+        log.print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", text, soft_wrap=True)
 
 
 def tell_table(table: Table) -> None:
     """Print a table for people; its cells as in `tell`."""
     _shown.print(table)
+    note(table)
 
 
 def safe(text: object) -> str:
@@ -82,9 +121,8 @@ class Display:
         self._progress = Progress("start")
         self._phase_s = time.monotonic()
         self._printed_s = 0.0
-        self._live = (
-            Live(self, console=people, refresh_per_second=4, transient=True, redirect_stdout=False) if on_a_terminal else None
-        )
+        drawn = on_a_terminal and not progress_as_json and not people.quiet
+        self._live = Live(self, console=people, refresh_per_second=4, transient=True, redirect_stdout=False) if drawn else None
 
     def __enter__(self) -> Self:
         if self._live:
@@ -96,29 +134,84 @@ class Display:
             self._live.stop()
 
     def __rich__(self) -> Text:
-        progress = self._progress
-        elapsed_s = progress.elapsed_s or time.monotonic() - self._phase_s
-        budget = f" of {clock(progress.budget_s)}" if progress.budget_s else ""
-        # Assembled from parts, never parsed as markup: the text may come from an agent. A second line would survive a redraw.
-        return Text.assemble(
-            (f"{progress.phase:8}", "cyan"), f" {clock(elapsed_s)}{budget}  {progress.text}", no_wrap=True, overflow="ellipsis"
-        )
+        return self._line(people.width)
+
+    def _line(self, columns: int) -> Text:
+        elapsed_s = self._progress.elapsed_s or time.monotonic() - self._phase_s
+        return progress_line(replace(self._progress, elapsed_s=elapsed_s), columns)
 
     def show(self, progress: Progress) -> None:
         """Show this progress."""
         now_s = time.monotonic()
-        changed = progress.phase != self._progress.phase
+        before, self._progress = self._progress, progress
+        changed = progress.phase != before.phase
         if changed:
             self._phase_s = now_s
-        self._progress = progress
-        # The summary of the run reports how the agent ended.
-        if self._live is None and progress.phase != "ended" and (changed or now_s - self._printed_s > PLAIN_EVERY_S):
+        moved = replace(progress, elapsed_s=0.0) != replace(before, elapsed_s=0.0)
+        if progress_as_json:
+            if moved:
+                print(json.dumps(asdict(progress)), file=sys.stderr, flush=True)
+            return
+        if progress.phase == "ended":  # the summary of the run reports how the agent ended
+            return
+        stepped = (progress.phase, progress.text) != (before.phase, before.text)
+        if stepped:
+            note(self._line(WIDE_LOG))
+        if (verbose and stepped) or (self._live is None and (changed or now_s - self._printed_s > PLAIN_EVERY_S)):
             self._printed_s = now_s
-            people.print(self.__rich__())
+            people.print(self)
 
     def judging(self, text: str) -> None:
         """Show what the judge does."""
         self.show(Progress("judge", text))
+
+
+def progress_line(progress: Progress, columns: int) -> Text:
+    """The progress in one line of at most so many columns: the clock, as many facts as there is room for, what is done now.
+
+    A second line would survive a redraw. Assembled from parts, never parsed as markup: the text may come from an agent.
+    """
+    facts = _facts(progress)
+    if not progress.activity or columns >= WIDE:
+        budget = f" of {clock(progress.budget_s)}" if progress.budget_s else ""
+        head = f"{progress.phase:8} {clock(progress.elapsed_s)}{budget}"
+    else:
+        head = f"{progress.phase} {facts.pop(0)}"
+    room = columns - len(head) - 2 - min(len(progress.text) + 2, columns // TEXT_SHARE)
+    shown: list[str] = []
+    for fact in facts:
+        if len(", ".join([*shown, fact])) <= room:
+            shown.append(fact)
+    rest = "".join(f"  {part}" for part in (", ".join(shown), progress.text) if part)
+    line = Text.assemble((head[: len(progress.phase)], "cyan"), head[len(progress.phase) :], rest, no_wrap=True)
+    line.truncate(columns, overflow="ellipsis")
+    return line
+
+
+def _facts(progress: Progress) -> list[str]:
+    """What is known of an agent at work, the most important first."""
+    if (found := progress.activity) is None:
+        return []
+    failing = found.asking if "after" in found.asking else ""
+    counts = ((found.steps, "step"), (found.snapshots, "snapshot"), (found.requests, "request"))
+    steps, snapshots, requests = (f"{count} {word}{'s' * (count != 1)}" if count else "" for count, word in counts)
+    facts = [
+        f"{clock(max(progress.budget_s - progress.elapsed_s, 0.0))} left",
+        failing,
+        f"check {found.check}" if found.check else "",
+        steps,
+        "" if found.cost_usd is None or not found.requests else f"${found.cost_usd:.2f}",
+        f"{amount(found.tokens)} tokens" if found.tokens else "",
+        snapshots,
+        requests,
+        "" if failing else found.asking,
+    ]
+    return [fact for fact in facts if fact]
+
+
+def amount(count: int) -> str:
+    """`900`, `12k`, `1.2M`."""
+    return f"{count}" if count < 1000 else f"{count / 1e3:.0f}k" if count < 999_500 else f"{count / 1e6:.1f}M"
 
 
 def clock(seconds: float) -> str:

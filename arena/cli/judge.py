@@ -9,6 +9,7 @@ import rich_click as click
 from arena import paths
 from arena.cli import options
 from arena.cli.console import Display, data
+from arena.cli.render import uncounted
 from arena.cli.run import show_run
 from arena.cli.show import find_run
 from arena.results import run_folder
@@ -18,6 +19,7 @@ from arena.run_cell import judge_run
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @click.option("--gpu", type=click.IntRange(0), metavar="N", help="Use the GPU with this CUDA index. Default: the run's own.")
+@options.progress
 @options.as_json
 @click.pass_context
 def judge(context: click.Context, run_id: str, gpu: int | None, as_json: bool) -> None:
@@ -29,5 +31,5 @@ def judge(context: click.Context, run_id: str, gpu: int | None, as_json: bool) -
     with Display() as display:
         annotation = judge_run(state, gpu, display.show)
     data(annotation) if as_json else show_run(annotation)
-    if annotation.score.verdict == "judge_failed":
+    if uncounted(annotation):
         context.exit(1)

@@ -9,6 +9,7 @@ from rich.table import Table
 from arena import catalog, paths
 from arena.cli import options
 from arena.cli.console import answering, data, safe, tell, tell_table, verdict
+from arena.cli.render import uncounted
 from arena.gateway.routes import routes
 from arena.results import annotations, run_folder
 from arena.schema import Passed
@@ -72,13 +73,16 @@ def _runs() -> Rows:
     annotated = {path.stem: path for path in paths.annotations().glob("*.yaml")}
     rows = []
     for run_id in sorted(states.keys() | annotated.keys()):
-        score = annotations.read(annotated[run_id]).score if run_id in annotated else None
+        annotation = annotations.read(annotated[run_id]) if run_id in annotated else None
+        score = annotation.score if annotation else None
+        reason = uncounted(annotation) if annotation else ""
         rows.append(
             {
                 "run": run_id,
                 "state": states.get(run_id, "committed"),
                 "verdict": score.verdict if score else None,
                 "peak_fraction": score.peak_fraction if isinstance(score, Passed) else None,
+                "counts": None if annotation is None else f"no: {reason}" if reason else "yes",
             }
         )
     return rows

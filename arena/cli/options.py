@@ -9,6 +9,7 @@ from typing import get_args
 import rich_click as click
 
 from arena import catalog
+from arena.cli import console
 from arena.cli.console import safe, tell
 from arena.errors import Faults, UsageError
 from arena.gateway import network as network_
@@ -72,6 +73,15 @@ _tokens = click.option(
 _cost = click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Limit the known cost, per run.")
 _patience = click.option(
     "--patience", default="5m", show_default=True, metavar="T", help="Fail the run after this long without a successful response."
+)
+progress = click.option(
+    "--progress",
+    type=click.Choice(["text", "jsonl"]),
+    default="text",
+    show_default=True,
+    expose_value=False,
+    callback=lambda context, option, value: console.set_progress(value),
+    help="Print progress on stderr for people, or as JSON lines for programs: one object for each change.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 

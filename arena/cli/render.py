@@ -8,7 +8,20 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from arena.cli.console import safe, tell, tell_table, verdict
-from arena.schema import Attainable, Device, Evidence, Hardware, Passed, Rejected, Score, Session, ShapeScore, TimedShape, Usage
+from arena.schema import (
+    Annotation,
+    Attainable,
+    Device,
+    Evidence,
+    Hardware,
+    Passed,
+    Rejected,
+    Score,
+    Session,
+    ShapeScore,
+    TimedShape,
+    Usage,
+)
 
 MOST_NAMES = 6
 """Kernels named on the launch line; the annotation has all."""
@@ -52,6 +65,15 @@ def show_score(score: Score) -> None:
     spent = score.timings
     parts = {"build": spent.build_s, "check": spent.check_s, "benchmark": spent.benchmark_s, "evidence": spent.evidence_s}
     tell(f"scored in {spent.total_s:.1f} s: {', '.join(f'{name} {seconds:.1f}' for name, seconds in parts.items())}")
+
+
+def uncounted(annotation: Annotation) -> str:
+    """Why the leaderboard does not count the run; empty when it does."""
+    if annotation.review and annotation.review.verdict == "bug":
+        return "bug"
+    if annotation.session.agent_status == "provider_error":
+        return "provider_error"
+    return "judge_failed" if annotation.score.verdict == "judge_failed" else ""
 
 
 def show_session(session: Session) -> None:

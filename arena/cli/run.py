@@ -7,12 +7,18 @@ import rich_click as click
 from arena import paths
 from arena.cli import options
 from arena.cli.console import Display, data, safe, tell
-from arena.cli.render import show_score, show_session
+from arena.cli.render import show_score, show_session, uncounted
 from arena.gateway.config import Caps
 from arena.gateway.network import Network
 from arena.plan import plan
 from arena.run_cell import run_cell
 from arena.schema import Annotation
+
+REMEDIES = {
+    "provider_error": "the provider failed, which says nothing about the agent. Run the cell again",
+    "judge_failed": "the judge or the machine failed. `arena judge latest` scores the same submission again",
+}
+"""What to do about a run that does not count."""
 
 
 @click.command()
@@ -37,6 +43,7 @@ from arena.schema import Annotation
     is_flag=True,
     help="Add the time for which the provider fails, at most the budget again.",
 )
+@options.progress
 @options.as_json
 @click.pass_context
 def run(
@@ -84,13 +91,13 @@ def run(
         with Display() as display:
             annotations.append(run_cell(spec, display.show))
         show_run(annotations[-1])
-        if remedy := annotations[-1].session.account_fault:
-            left = f"; the other {trials - trial} would end the same way and are left out" if trial < trials else ""
-            tell(f"[bold]this run does not count{left}.[/] {safe(remedy)}")
+        if annotations[-1].session.account_fault:
+            if trial < trials:
+                tell(f"the other {trials - trial} would end the same way and are left out")
             break
     if as_json:
         data(annotations)
-    if any(annotation.score.verdict == "judge_failed" or annotation.session.account_fault for annotation in annotations):
+    if any(uncounted(annotation) for annotation in annotations):
         context.exit(1)
 
 
@@ -102,3 +109,6 @@ def show_run(annotation: Annotation) -> None:
     show_score(annotation.score)
     tell(f"annotation  {safe(paths.annotations() / annotation.run_id)}.yaml")
     tell(f"leaderboard {safe(paths.leaderboard() / 'LEADERBOARD.md')}")
+    if reason := uncounted(annotation):
+        remedy = session.account_fault or REMEDIES[reason]
+        tell(f"[bold red]this run does not count ({reason}):[/] {safe(remedy)}")

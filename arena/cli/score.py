@@ -19,6 +19,7 @@ from arena.plan import problem_on
 @options.hardware
 @options.gpu
 @options.sandbox
+@options.progress
 @options.as_json
 @click.pass_context
 def score(

@@ -100,3 +100,32 @@ def test_usage_that_makes_no_sense_counts_nothing(tmp_path, count):
 def test_values_beyond_json_are_left_out(tmp_path):
     steps = taken(tmp_path, {"steps": [CALL | {"input": {"n": float("nan")}}]}, read=lambda event: event["steps"])
     assert (steps.misread, kept(tmp_path / "trajectory.jsonl")) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "words"),
+    [
+        ("Bash", {"command": "python check.py", "description": "try it"}, "Bash: python check.py"),
+        ("shell", {"command": ["python", "check.py"]}, "shell: python check.py"),
+        ("Write", {"file_path": "/workspace/solution.py", "content": "x"}, "Write: /workspace/solution.py"),
+        ("file_change", {"changes": [{"path": "solution.py", "kind": "add"}, "odd"]}, "file_change: solution.py"),
+        ("todo", {"items": []}, "todo"),
+        ("odd", ["python"], "odd"),
+    ],
+)
+def test_a_call_is_shown_with_its_command_or_file(tmp_path, tool, given, words):
+    steps = taken(tmp_path, {"steps": [CALL | {"tool": tool, "input": given}]})
+    assert (steps.last, steps.calls) == (words, 1)
+
+
+def checked(number: str, output: str):
+    call = {"kind": "call", "id": number, "tool": "Bash", "input": {"command": "python check.py | tail"}}
+    return {"steps": [call, {"kind": "result", "id": number, "output": output, "ok": True}]}
+
+
+def test_the_last_result_of_the_agents_own_check_is_kept(tmp_path):
+    other = {"kind": "result", "id": "9", "output": "PASS", "ok": True}  # of another command
+    assert taken(tmp_path, checked("1", "ok  N=8\nFAIL\n"), {"steps": [other]}).check == "failed"
+    assert taken(tmp_path, checked("1", "FAIL"), checked("2", "FAIL  N=8\nPASS\n")).check == "passed"
+    assert taken(tmp_path, checked("1", "PASS"), checked("2", "no such file")).check == "passed"
+    assert taken(tmp_path, checked("1", "no such file")).check == ""

@@ -9,7 +9,9 @@ from command import ROOT, RUN, Arena, copy
 from records import trial, unsteady
 
 from arena import catalog
+from arena.cli import render
 from arena.files import documents
+from arena.results import leaderboard
 from arena.sandboxes import bwrap
 
 
@@ -76,6 +78,28 @@ def test_list_shows_runs_known_only_by_annotation(tested: Arena) -> None:
     shutil.rmtree(tested.home / "workspaces")
     [row] = tested.json("list", "runs")
     assert (row["run"], row["state"], row["verdict"]) == (tested.annotations[0].stem, "committed", "missing")
+
+
+def test_list_says_which_runs_do_not_count(arena: Arena) -> None:
+    folder = arena.home / "annotations"
+    folder.mkdir(parents=True)
+    made = [
+        trial(0.5, 1),
+        trial(0.5, 2, status="provider_error"),
+        trial("judge_failed", 3),
+        trial(0.5, 4, review="bug"),
+        trial("missing", 5),
+    ]
+    for annotation in made:
+        documents.write_yaml(folder / f"{annotation.run_id}.yaml", annotation)
+    says = [row["counts"] for row in arena.json("list", "runs")]
+    assert says == ["yes", "no: provider_error", "no: judge_failed", "no: bug", "yes"]
+    assert "no: provider_error" in arena("list", "runs").out
+    # The same as the leaderboard counts.
+    for annotation in made:
+        [table] = leaderboard.build([annotation]).tables
+        [entry] = table.rows[0].entries.values()
+        assert bool(entry.counted) == (not render.uncounted(annotation))
 
 
 def test_annotate_stores_the_review_and_renders(tested: Arena) -> None:

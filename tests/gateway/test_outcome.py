@@ -371,6 +371,24 @@ def played(folder: Path, sequence: list[dict[str, Any]], own: Any, *, patience_s
 NAMES = itertools.count()
 
 
+def test_what_the_requests_do_is_said_in_words(tmp_path: Path):
+    with (tmp_path / "ledger.jsonl").open("xb", buffering=0) as file:
+        state = RunState(ACCESS, Ledger(JsonLines(file), 300.0))
+
+        def ask(how: Any, status: int) -> None:
+            began = state.begin(Endpoint("model", "x"), ModelRequest(None, True, 1))
+            state.end(began, Ended(began.n, state.now_s(), how, status=status, error="slow down"))
+
+        assert (state.asking_words(0), state.asking_words(1)) == ("", "waiting for an answer")
+        ask("error", 429)
+        assert (state.asking_words(0), state.asking_words(1)) == ("pausing after status 429", "retrying after status 429")
+        state.arriving[2] = state.now_s()
+        assert state.asking_words(1) == "receiving an answer"
+        state.arriving.clear()
+        ask("whole", 200)
+        assert (state.asking_words(0), state.asking_words(1)) == ("", "waiting for an answer")
+
+
 def test_no_sequence_of_an_agent_discards_its_run(tmp_path: Path):
     tried: Counter[str] = Counter()
 

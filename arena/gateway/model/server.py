@@ -111,6 +111,11 @@ class Gateway(RunState):
         """Requests that have gone out and not ended, with those that arena is about to send itself."""
         return self._asking + (self.doubts.is_set() or self._checking.locked())
 
+    @property
+    def asking(self) -> str:
+        """What the agent's requests are doing, for a display."""
+        return self.asking_words(self._asking)
+
     async def settle_doubts(self, upstream: Upstream) -> None:
         """Until cancelled, send a request of arena's own when something looks like a failure of the provider."""
         self._loop, self._upstream = asyncio.get_running_loop(), upstream

@@ -100,6 +100,16 @@ class RunState:
             self._replace_stop(self.stop)
         self._write(Closed(self.now_s(), self._backoff_s))
 
+    def asking_words(self, in_flight: int) -> str:
+        """What the agent's requests are doing, for a display; empty when none is under way and the last one went well."""
+        last = self._outcomes[-1:]
+        failed = last[0].reason.partition(":")[0] if last else ""  # `status 429`, without the provider's own words
+        if self.arriving:
+            return "receiving an answer"
+        if in_flight:
+            return f"retrying after {failed}" if failed else "waiting for an answer"
+        return f"pausing after {failed}" if failed else ""
+
     @property
     def last_failure(self) -> str:
         """Why the last request to the model failed, when arena's own request failed too; otherwise empty."""
