@@ -7,7 +7,9 @@ check of a problem failed;
 
 from __future__ import annotations
 
+import ast
 import errno
+import importlib
 import signal
 import sys
 from pathlib import Path
@@ -15,29 +17,9 @@ from types import FrameType
 
 import rich_click as click
 
-from arena import __version__
-from arena.cli import (
-    annotate,
-    baseline,
-    calibrate,
-    check,
-    compare,
-    console,
-    doctor,
-    install,
-    judge,
-    leaderboard,
-    run,
-    sandbox,
-    schema,
-    score,
-    show,
-    sweep,
-)
-from arena.cli import list as list_
+from arena.cli import console
 from arena.cli.console import note, people, safe
 from arena.errors import ArenaError, UsageError
-from arena.files.documents import unknown
 
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 NO_ACCESS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
@@ -46,18 +28,79 @@ JUDGE_PACKAGES = {"torch": "`pip install torch`", "cuda": "install a build of to
 """Packages that only the judge needs, and how to install them."""
 
 
+COMMANDS = (
+    "annotate",
+    "baseline",
+    "calibrate",
+    "check",
+    "compare",
+    "completion",
+    "doctor",
+    "install",
+    "judge",
+    "leaderboard",
+    "list",
+    "run",
+    "sandbox",
+    "schema",
+    "score",
+    "show",
+    "sweep",
+)
+"""Each in a module of its name, imported when the command is used: all of them together take a second of processor time."""
+
+
 class Commands(click.RichGroup):
-    """A group that answers an unknown command with a list of all commands, the nearest first."""
+    """A group that imports a command when it is used, and answers an unknown one with a list of all, the nearest first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, sorted."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command for the list of all: its name and its help, read from its module without importing it."""
+        return click.RichCommand(cmd_name, help=_summary(cmd_name)) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first argument names."""
-        if args[0] not in self.commands and not args[0].startswith("-"):
-            raise UsageError(unknown("command", args[0], self.commands))
-        return super().resolve_command(ctx, args)
+        name = args[0]
+        if name in COMMANDS:
+            module = importlib.import_module(f"arena.cli.{name}")
+            [command] = [each for each in vars(module).values() if isinstance(each, click.Command) and each.name == name]
+            return name, command, args[1:]
+        if name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        from arena.files.documents import unknown  # its libraries take a tenth of a second to import
+
+        raise UsageError(unknown("command", name, COMMANDS))
+
+
+def _summary(name: str) -> str:
+    """The first paragraph of a command's help."""
+    tree = ast.parse((Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    [function] = [each for each in functions if any("click.command(" in ast.unparse(each_) for each_ in each.decorator_list)]
+    return (ast.get_docstring(function) or "").partition("\n\n")[0]
+
+
+def _print_version(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked:
+        from arena.cli import versions
+
+        with console.answering():
+            console.tell(safe(versions.text()))
+        context.exit()
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="arena")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the versions that a bug report needs, and exit.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Print each step of an agent and of the judge as a line.")
 @click.option("--quiet", "-q", is_flag=True, help="Print results on stdout and errors, and nothing else.")
 @click.option("--log-file", metavar="FILE", type=click.Path(path_type=Path), help="Append all text for people to this file.")
@@ -69,27 +112,6 @@ def cli(verbose: bool, quiet: bool, log_file: Path | None) -> None:
     if verbose and quiet:
         raise UsageError("--verbose and --quiet exclude each other")
     console.set_up(quiet=quiet, more=verbose, log_file=log_file)
-
-
-for command in (
-    annotate.annotate,
-    baseline.baseline_,
-    calibrate.calibrate,
-    check.check,
-    compare.compare_,
-    doctor.doctor,
-    install.install,
-    judge.judge,
-    leaderboard.leaderboard_,
-    list_.list_,
-    run.run,
-    sandbox.sandbox,
-    schema.schema,
-    score.score,
-    show.show,
-    sweep.sweep,
-):
-    cli.add_command(command)
 
 
 def main() -> None:

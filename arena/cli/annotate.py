@@ -14,7 +14,7 @@ from arena.results import annotations
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", shell_complete=options.runs_complete)
 @click.option("--verdict", "-v", required=True, type=click.Choice(annotations.VERDICTS), help="Your verdict on the run.")
 @click.option("--summary", "-s", required=True, metavar="TEXT", help="Say in one or two sentences what you found.")
 @click.option(

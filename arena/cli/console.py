@@ -14,17 +14,19 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from arena.agents.supervisor import Progress
-from arena.files import documents
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from arena.agents.supervisor import Progress
+
 
 on_a_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 """Whether a line can be redrawn. Not left to rich: FORCE_COLOR, which many CI systems set, makes no file a terminal."""
@@ -50,6 +52,8 @@ log: Console | None = None
 
 def data(value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
     """Print one JSON document to stdout, in UTF-8 whatever the locale."""
+    from arena.files import documents  # its libraries take a tenth of a second to import
+
     try:
         sys.stdout.buffer.write(documents.to_json(value).encode())
         sys.stdout.buffer.flush()
@@ -118,6 +122,8 @@ class Display:
     """The progress line, for the length of a `with` block: redrawn on a terminal, printed now and then elsewhere."""
 
     def __init__(self) -> None:
+        from arena.agents.supervisor import Progress  # imports the sandboxes, which `arena --help` does not need
+
         self._progress = Progress("start")
         self._phase_s = time.monotonic()
         self._printed_s = 0.0
@@ -163,7 +169,7 @@ class Display:
 
     def judging(self, text: str) -> None:
         """Show what the judge does."""
-        self.show(Progress("judge", text))
+        self.show(replace(self._progress, phase="judge", text=text))
 
 
 def progress_line(progress: Progress, columns: int) -> Text:

@@ -29,7 +29,13 @@ MARKS = {"ok": "[green]ok     [/]", "missing": "[bold red]missing[/]", "note": "
 
 @click.command()
 @click.option("--score", "scoring", is_flag=True, help="Score canary kernels on this machine, end to end.")
-@click.option("--model", "-m", metavar="M", help="Try this model: its CLI, its key, a request, a task in the sandbox.")
+@click.option(
+    "--model",
+    "-m",
+    metavar="M",
+    shell_complete=options.models_complete,
+    help="Try this model: its CLI, its key, a request, a task in the sandbox.",
+)
 @click.option("--effort", metavar="E", help="With --model: ask for this effort instead of the one in its harness.")
 @options.provider
 @options.gpu

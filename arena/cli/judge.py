@@ -17,7 +17,7 @@ from arena.run_cell import judge_run
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", shell_complete=options.runs_complete)
 @click.option("--gpu", type=click.IntRange(0), metavar="N", help="Use the GPU with this CUDA index. Default: the run's own.")
 @options.progress
 @options.as_json

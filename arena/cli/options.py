@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import get_args
 
 import rich_click as click
 
-from arena import catalog
+from arena import catalog, paths
 from arena.cli import console
 from arena.cli.console import safe, tell
 from arena.errors import Faults, UsageError
@@ -20,13 +20,39 @@ from arena.system import load
 
 Pairs = list[tuple[Problem, Hardware]]
 
+
+def completes(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """A completion in the shell by these names."""
+    return lambda context, parameter, begun: [name for name in sorted(names()) if name.startswith(begun)]
+
+
+def _models() -> list[str]:
+    """Models without a parameter, of the harnesses that can be read."""
+    return [name for harness in catalog.readable_harnesses()[0].values() for name in harness.models if not name.endswith("*")]
+
+
+def _runs() -> list[str]:
+    annotated = [path.stem for path in paths.annotations().glob("*.yaml")]
+    return ["latest", *annotated, *(path.parent.name for path in paths.workspaces().glob("[!.]*/manifest.json"))]
+
+
+problems_complete = completes(lambda: (path.parent.name for path in paths.problems().glob("*/problem.yaml")))
+models_complete = completes(_models)
+runs_complete = completes(_runs)
 problem = click.option(
-    "--problem", "-p", "problem_name", required=True, metavar="P", help="Choose the problem (`arena list problems`)."
+    "--problem",
+    "-p",
+    "problem_name",
+    required=True,
+    metavar="P",
+    shell_complete=problems_complete,
+    help="Choose the problem (`arena list problems`).",
 )
 hardware = click.option(
     "--hardware",
     "hardware_name",
     metavar="H",
+    shell_complete=completes(lambda: (path.stem for path in paths.hardware().glob("*.yaml"))),
     help="Choose the hardware (`arena list hardware`). Default: this machine's GPU, or `cpu` without one.",
 )
 gpu = click.option(
@@ -38,6 +64,7 @@ sandbox = click.option(
     default="bwrap",
     show_default=True,
     metavar="S",
+    shell_complete=completes(lambda: ("bwrap", "docker")),
     help="Choose the sandbox backend: bwrap or docker.",
 )
 _network = click.option(
@@ -90,7 +117,7 @@ def problems(verb: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the choice of problems and hardware; the command gets `pairs`, each problem with its hardware."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @click.argument("names", nargs=-1, metavar="[PROBLEM]...")
+        @click.argument("names", nargs=-1, metavar="[PROBLEM]...", shell_complete=problems_complete)
         @click.option("--all", "everything", is_flag=True, help=f"{verb.capitalize()} every problem.")
         @hardware
         @gpu

@@ -24,7 +24,13 @@ REMEDIES = {
 @click.command()
 @options.problem
 @click.option(
-    "--model", "-m", default="oracle", show_default=True, metavar="M", help="A model (`arena list models`), or harness/model."
+    "--model",
+    "-m",
+    default="oracle",
+    show_default=True,
+    metavar="M",
+    shell_complete=options.models_complete,
+    help="A model (`arena list models`), or harness/model.",
 )
 @options.hardware
 @options.gpu

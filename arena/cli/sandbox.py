@@ -33,7 +33,14 @@ from arena.system.provenance import processor
     show_default=True,
     help="Choose the sandbox: an agent's, or that of the worker which runs a submission.",
 )
-@click.option("--problem", "-p", "problem_name", metavar="P", help="Fill the workspace as in a run on this problem.")
+@click.option(
+    "--problem",
+    "-p",
+    "problem_name",
+    metavar="P",
+    shell_complete=options.problems_complete,
+    help="Fill the workspace as in a run on this problem.",
+)
 @options.hardware
 @options.sandbox
 @options.network

@@ -20,7 +20,7 @@ MOST_NAMED = 10
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", shell_complete=options.runs_complete)
 @options.as_json
 def show(run_id: str, as_json: bool) -> None:
     """Show one run: its cell, its end, its score and its review. RUN is its id, a unique beginning of it, or `latest`."""

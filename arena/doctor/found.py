@@ -95,14 +95,14 @@ class Found:
 
 def inspect_machine() -> Found:
     """Look everything up. With a driver, this imports torch in another process; without one, it takes no time."""
-    driver = _driver()
-    if driver is None:
+    found = driver()
+    if found is None:
         return Found()
     nvml, torch = run_probe()
     nvcc = program("nvcc")
     headers = Path(sysconfig.get_path("include"))
     return Found(
-        driver=driver,
+        driver=found,
         models=_models(),
         nvml=nvml,
         torch=torch,
@@ -131,7 +131,8 @@ def run_probe(program: Path = PROBE, limit_s: float = PROBE_LIMIT_S) -> tuple[Nv
     return Nvml.model_validate(reported.get("nvml", absent)), Torch.model_validate(reported.get("torch", absent))
 
 
-def _driver() -> str | None:
+def driver() -> str | None:
+    """The kernel module's version; `unknown` where it does not report one; None without a kernel module."""
     version = DRIVER / "version"
     if version.is_file():
         match = re.search(r"\b\d{3,}\.\d+(?:\.\d+)?\b", version.read_text())
