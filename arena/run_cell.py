@@ -22,6 +22,7 @@ from arena.sandboxes.backends import backend
 from arena.sandboxes.running import DYING_S, await_dying, forget_dying
 from arena.schema import SCORE, Annotation, Cell, EndedSession, Hardware, Problem, Score, SubmissionRecord
 from arena.submission import NoSubmission, Submission, collect
+from arena.system import tempdirs
 from arena.system.provenance import origin, processor
 
 Report = Callable[[Progress], None]
@@ -34,6 +35,24 @@ class Bench(NamedTuple):
     hardware: Hardware
     gpu: int
     sandbox: Sandbox
+
+
+class Rehearsal(NamedTuple):
+    """What a run would start."""
+
+    command: tuple[str, ...]
+    prompt: str
+
+
+def rehearse(spec: RunSpec) -> Rehearsal:
+    """The agent's command line and its prompt; nothing is started or kept. ArenaError when this machine cannot score it."""
+    judge.preflight(spec.hardware, spec.gpu)
+    with tempdirs.folder() as temporary:
+        folder = RunFolder(temporary)
+        folder.work.mkdir()
+        prompt = _fill(spec, folder)
+        given = spec.launch.sandbox_spec(spec.selected.harness.prompt, folder.work, prompt, key="KEY", gpu=None)
+    return Rehearsal(tuple(given.command), prompt)
 
 
 def run_cell(spec: RunSpec, report: Report = lambda progress: None) -> Annotation:
@@ -140,8 +159,15 @@ def render() -> None:
 
 def _play(spec: RunSpec, folder: RunFolder, device_node: int | None, report: Report) -> session.Played:
     """The session, in a workspace filled for it."""
+    prompt = _fill(spec, folder)
+    folder.event("filled", prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest())
+    return session.play(spec, folder, prompt, device_node=device_node, report=report)
+
+
+def _fill(spec: RunSpec, folder: RunFolder) -> str:
+    """Fill the workspace; the prompt."""
     profile = spec.hardware.profile
-    prompt = run_folder.fill_workspace(
+    return run_folder.fill_workspace(
         folder,
         spec.problem,
         profile,
@@ -151,8 +177,6 @@ def _play(spec: RunSpec, folder: RunFolder, device_node: int | None, report: Rep
         problem_folder=paths.problems() / spec.problem.name,
         kit_folder=paths.problems() / "kit",
     )
-    folder.event("filled", prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest())
-    return session.play(spec, folder, prompt, device_node=device_node, report=report)
 
 
 def await_end(folder: RunFolder, report: Report, limit_s: float = DYING_S) -> None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from arena.cli import settings
 from arena.sandboxes import bwrap
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,9 +47,8 @@ class Arena:
 
     def environment(self, **given: str) -> dict[str, str]:
         """Ours, with this tree in front of any installed arena, and nothing that would colour or move the output."""
-        plain = {
-            name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "ARENA_HOME")
-        }
+        dropped = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "ARENA_HOME", *map(settings.variable, settings.PARAMETERS))
+        plain = {name: value for name, value in os.environ.items() if name not in dropped}
         return plain | {"PYTHONPATH": str(self.tree), "ARENA_HOME": str(self.home)} | given
 
     def start(self, *words: str, env: dict[str, str] | None = None, **given: Any) -> subprocess.Popen[str]:
@@ -90,6 +90,12 @@ class Arena:
             timeout=limit_s,
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def started_python(self, program: str, **env: str) -> subprocess.Popen[str]:
+        """Start a program that imports this tree's arena, with its streams on pipes."""
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        command = [sys.executable, "-c", program]
+        return subprocess.Popen(command, env=self.environment(**env), cwd=self.tree.parent, text=True, **pipes)
 
     def harness(self, name: str, *command: str, **given: object) -> str:
         """Add a harness that starts `command`; the name of its one model."""

@@ -17,7 +17,7 @@ from types import FrameType
 
 import rich_click as click
 
-from arena.cli import console
+from arena.cli import console, settings
 from arena.cli.console import note, people, safe
 from arena.errors import ArenaError, UsageError
 
@@ -33,6 +33,7 @@ COMMANDS = (
     "baseline",
     "calibrate",
     "check",
+    "clean",
     "compare",
     "completion",
     "doctor",
@@ -59,7 +60,7 @@ class Commands(click.RichGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command for the list of all: its name and its help, read from its module without importing it."""
-        return click.RichCommand(cmd_name, help=_summary(cmd_name)) if cmd_name in COMMANDS else None
+        return click.RichCommand(name=cmd_name, help=_summary(cmd_name)) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first argument names."""
@@ -104,7 +105,8 @@ def _print_version(context: click.Context, option: click.Parameter, asked: bool)
 @click.option("--verbose", "-v", is_flag=True, help="Print each step of an agent and of the judge as a line.")
 @click.option("--quiet", "-q", is_flag=True, help="Print results on stdout and errors, and nothing else.")
 @click.option("--log-file", metavar="FILE", type=click.Path(path_type=Path), help="Append all text for people to this file.")
-def cli(verbose: bool, quiet: bool, log_file: Path | None) -> None:
+@click.pass_context
+def cli(context: click.Context, verbose: bool, quiet: bool, log_file: Path | None) -> None:
     """Run coding agents on GPU-kernel problems in a sealed sandbox, and score the kernel they leave. No agent can forge a score.
 
     Try `arena run --problem paged_attention`: it runs the built-in oracle and needs no key.
@@ -112,6 +114,9 @@ def cli(verbose: bool, quiet: bool, log_file: Path | None) -> None:
     if verbose and quiet:
         raise UsageError("--verbose and --quiet exclude each other")
     console.set_up(quiet=quiet, more=verbose, log_file=log_file)
+    name = context.invoked_subcommand
+    if name in settings.USED and not {"-h", "--help"} & set(sys.argv):
+        context.default_map = {name: settings.defaults(name, settings.settings())}
 
 
 def main() -> None:

@@ -22,6 +22,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from arena.errors import UsageError
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -80,7 +82,10 @@ def set_up(*, quiet: bool, more: bool, log_file: Path | None) -> None:
     global verbose, log
     people.quiet, verbose = quiet, more
     if log_file is not None:
-        file = log_file.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
+        try:
+            file = log_file.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
+        except OSError as error:
+            raise UsageError(f"--log-file {log_file}: {error.strerror}") from None
         log = Console(file=file, highlight=False, emoji=False, color_system=None, width=400)
 
 

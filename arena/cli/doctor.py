@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import rich_click as click
 
-from arena import catalog
+from arena import catalog, paths
 from arena.agents.install import installed
 from arena.agents.select import SelectedModel, select_model
-from arena.cli import options
+from arena.cli import options, settings
 from arena.cli.console import Display, data, safe, tell
 from arena.doctor import Check
 from arena.doctor.found import inspect_machine
@@ -86,11 +86,21 @@ def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
     yield Check("compiler", "ok" if compiler else "missing", compiler or install)
     found = inspect_machine()
     yield from checks_of(found)
+    yield from _settings()
     yield _check("home", lambda: f"{home()} (workspaces, annotations and leaderboard; $ARENA_HOME moves them)")
     if scoring and (absent := [check.name for check in (sandbox, torch) if check.state == "missing"]):
         yield Check("canary", "missing", f"nothing can be scored without {' and '.join(absent)}")
     elif scoring:
         yield from _canaries(sandbox_name, gpus(found), gpu)
+
+
+def _settings() -> Iterator[Check]:
+    """Each of the user's own defaults, with its origin."""
+    made = settings.settings()
+    for each in made:
+        yield Check(each.name, "ok", f"{each.value}, from {each.origin}")
+    others = "the others are arena's own defaults" if made else "arena's own defaults"
+    yield Check("settings", "ok", f"{others} ({settings.FILE} here or in {paths.config()} changes them)")
 
 
 def _model(selected: SelectedModel, sandbox_name: str) -> Iterator[Check]:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import get_args
 
 import rich_click as click
+from click.core import ParameterSource
 
 from arena import catalog, paths
-from arena.cli import console
+from arena.cli import console, settings
 from arena.cli.console import safe, tell
 from arena.errors import Faults, UsageError
 from arena.gateway import network as network_
@@ -183,6 +184,13 @@ def caps(command: Callable[..., None]) -> Callable[..., None]:
         command(*arguments, caps=Caps(max_requests, max_tokens, max_cost), patience=patience, **options)
 
     return _requests(_tokens(_cost(_patience(with_caps))))
+
+
+def say_settings(context: click.Context) -> None:
+    """Report the options that a setting filled, with its origin. Call it when no error can follow."""
+    for setting in settings.settings():
+        if context.get_parameter_source(settings.PARAMETERS[setting.name]) is ParameterSource.DEFAULT_MAP:
+            tell(f"{setting.name} {safe(setting.value)}, from {safe(setting.origin)}")
 
 
 def say_busy() -> None:

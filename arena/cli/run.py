@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
+
 import rich_click as click
 
 from arena import paths
+from arena.agents.run_spec import RunSpec
 from arena.cli import options
-from arena.cli.console import Display, data, safe, tell
+from arena.cli.console import Display, answering, data, safe, tell
 from arena.cli.render import show_score, show_session, uncounted
 from arena.gateway.config import Caps
 from arena.gateway.network import Network
 from arena.plan import plan
-from arena.run_cell import run_cell
+from arena.results import annotations as records
+from arena.run_cell import rehearse, run_cell
 from arena.schema import Annotation
+from arena.sweep import forecast
 
 REMEDIES = {
     "provider_error": "the provider failed, which says nothing about the agent. Run the cell again",
@@ -49,6 +54,9 @@ REMEDIES = {
     is_flag=True,
     help="Add the time for which the provider fails, at most the budget again.",
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Show the command line, the prompt and the estimated cost, or every refusal. Start nothing."
+)
 @options.progress
 @options.as_json
 @click.pass_context
@@ -69,6 +77,7 @@ def run(
     unpinned: bool,
     login: bool,
     exclude_backoff: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Run one cell: MODEL works on PROBLEM in the sandbox, and the judge scores its solution.py independently."""
@@ -88,7 +97,11 @@ def run(
         login=login,
         exclude_backoff=exclude_backoff,
     )
+    options.say_settings(context)
     options.say_hardware(hardware_name, spec.hardware, gpu)
+    if dry_run:
+        _show_plan(spec, trials, as_json)
+        return
     options.say_busy()
     annotations = []
     for trial in range(1, trials + 1):
@@ -105,6 +118,23 @@ def run(
         data(annotations)
     if any(uncounted(annotation) for annotation in annotations):
         context.exit(1)
+
+
+def _show_plan(spec: RunSpec, trials: int, as_json: bool) -> None:
+    """Answer --dry-run."""
+    planned, cell = rehearse(spec), spec.cell()
+    cost_usd = forecast.run_usd(cell, records.read_all(paths.annotations())) if cell.route else 0.0
+    if as_json:
+        known = {"cell": cell.model_dump(mode="json"), "trials": trials, "cost_usd": cost_usd}
+        data(known | planned._asdict())
+        return
+    known_usd = "unknown: this model has no run on record" if cost_usd is None else f"about {trials * cost_usd:.2f} USD"
+    with answering():
+        tell(f"[bold]{safe(spec.selected.model_name)}[/] on [bold]{spec.problem.name}[/] ({safe(spec.hardware.title)})")
+        tell(f"trials  {trials}, each with a budget of {spec.times.budget_s:g} s and a score")
+        tell(f"cost    {known_usd + ', by its runs on record' * bool(cost_usd) if cell.route else 'none: no model is asked'}")
+        tell(f"command {safe(shlex.join(planned.command))}")
+        tell(f"prompt\n\n{safe(planned.prompt)}")
 
 
 def show_run(annotation: Annotation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import rich_click as click
@@ -10,6 +11,7 @@ from arena import api
 from arena.cli import options
 from arena.cli.console import Display, data
 from arena.cli.render import show_score
+from arena.errors import UsageError
 from arena.plan import problem_on
 
 
@@ -27,6 +29,9 @@ def score(
 ) -> None:
     """Score one solution FILE with the same judge as in a run. The judge cannot know the file's author."""
     problem, hardware = problem_on(problem_name, hardware_name, gpu)
+    if not os.path.lexists(file):  # before anything is said
+        raise UsageError(f"{file}: no such file")
+    options.say_settings(context)
     options.say_hardware(hardware_name, hardware, gpu)
     options.say_busy()
     with Display() as display:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from arena.results import leaderboard, statistics
-from arena.schema import Annotation, Sweep
+from arena.schema import Annotation, Cell, Sweep
 from arena.sweep.grid import PlannedCell, Trial
 
 
@@ -56,14 +56,17 @@ def _fractions(records: Iterable[Annotation], hardware: str) -> Iterable[list[fl
 
 def cost_usd(left: Sequence[Trial], records: Iterable[Annotation]) -> float | None:
     """USD that these trials will cost, by the median of each model's runs on record; None where one has none."""
-    known: dict[tuple[str, str | None], list[float]] = {}
-    for annotation in records:
-        usage = annotation.session.usage
-        if usage and usage.cost_usd is not None:
-            known.setdefault((annotation.cell.model, annotation.cell.effort), []).append(usage.cost_usd)
-    total = 0.0
+    kept, total = list(records), 0.0
     for cell in (trial.planned.cell for trial in left if trial.planned.cell.route):
-        if (cell.model, cell.effort) not in known:
+        cost = run_usd(cell, kept)
+        if cost is None:
             return None
-        total += median(known[cell.model, cell.effort])
+        total += cost
     return total
+
+
+def run_usd(cell: Cell, records: Iterable[Annotation]) -> float | None:
+    """USD that a run of this cell costs: the median of its model's runs on record; None where it has none."""
+    usages = [kept.session.usage for kept in records if (kept.cell.model, kept.cell.effort) == (cell.model, cell.effort)]
+    known = [usage.cost_usd for usage in usages if usage and usage.cost_usd is not None]
+    return median(known) if known else None

@@ -5,13 +5,15 @@ import re
 from pathlib import Path
 
 import pytest
-from command import ROOT, RUN, Arena, needs_sandbox
+from command import RUN, Arena, needs_sandbox
 
 COMMANDS = (
     "run",
     "score",
     "check",
+    "clean",
     "compare",
+    "completion",
     "baseline",
     "sandbox",
     "list",
@@ -24,8 +26,6 @@ COMMANDS = (
     "calibrate",
     "schema",
 )
-KNOWN = ", ".join(sorted(path.parent.name for path in (ROOT / "problems").glob("*/problem.yaml")))
-UNNAMED = f"name the problems to check, or --all (known: {KNOWN})"
 
 
 def test_help_lists_every_command(shared: Arena) -> None:
@@ -37,63 +37,6 @@ def test_help_lists_every_command(shared: Arena) -> None:
     done = shared.python(every, *COMMANDS)
     assert (done.code, done.err) == (0, "")
     assert [name for name in COMMANDS if f"Usage: arena {name}" not in done.out] == []
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("run", "-p", "paged_atention"), "unknown problem 'paged_atention': did you mean 'paged_attention'? (known: paged_att"),
-        ((*RUN, "-m", "orcle"), "unknown model 'orcle': did you mean 'oracle'? (known: oracle, "),
-        ((*RUN, "-m", "builtin/noop"), "unknown model 'builtin/noop'"),
-        (
-            (*RUN, "-m", "cheat/exit_zer"),
-            "unknown cheat of paged_attention 'exit_zer': did you mean 'exit_zero'? (known: exit_zero, ",
-        ),
-        ((*RUN, "-m", "replay/x"), "unknown run with stored file writes 'x' (known: none)"),
-        ((*RUN, "--hardware", "H20"), "unknown hardware 'H20': did you mean 'h20'? (known: h20, h200, "),
-        ((*RUN, "--sandbox", "brap"), "unknown sandbox 'brap'"),
-        (("score", "x.py", "-p", "paged"), "unknown problem 'paged'"),
-        (("score", "no/such.py", "-p", "paged_attention", "--hardware", "cpu"), "no/such.py: no such file"),
-        (("check", "page"), "unknown problem 'page'"),
-        (("check",), UNNAMED),
-        (
-            ("check", "--all", "paged_attention"),
-            UNNAMED,
-        ),
-        (("sandbox", "-p", "paged", "ls"), "unknown problem 'paged'"),
-        (("sandbox", "--kind", "worker", "-p", "paged_attention", "ls"), "a worker has no workspace"),
-        (("sandbox", "--kund", "agent", "ls"), "No such option"),
-        (("sandbox", "--kind", "worker", "--network", "open", "ls"), "a submission runs without a network"),
-        ((*RUN, "--network", "opn"), "Invalid value for '--network': 'opn' is not one of 'none', 'allow', 'open'"),
-        ((*RUN, "--network", "allow"), "--network allow needs at least one --allow HOST"),
-        ((*RUN, "--allow", "mirror.test"), "--allow and --allow-private mean nothing with --network none: give --network allow"),
-        (
-            ("sandbox", "--network", "allow", "--allow", "1.2.3.4", "ls"),
-            "--allow '1.2.3.4': give a host name such as mirror.test",
-        ),
-        (("show", "x"), "unknown run 'x' (known: none)"),
-        (("show", "../tree/x"), "unknown run '../tree/x' (known: none)"),
-        (("annotate", "x", "-v", "clean", "-s", "y"), "unknown run 'x' (known: none)"),
-        (("annotate", "x", "-v", "nice", "-s", "y"), "Invalid value for '--verdict' / '-v': 'nice' is not one of 'clean', 'rub"),
-        (
-            ("list", "things"),
-            "Invalid value for 'WHAT': 'things' is not one of 'problems', 'models', 'harnesses', 'routes', 'h",
-        ),
-        (("list",), "Missing argument 'WHAT'"),
-        (("run",), "Missing option '--problem' / '-p'. (`arena run -h` shows how)"),
-        ((*RUN, "--trials", "0"), "Invalid value for '--trials' / '-n': 0 is not in the range x>=1."),
-        ((*RUN, "extra"), "Got unexpected extra argument (extra)"),
-        (("schema", "prolbem"), "Invalid value for '[RECORD]': 'prolbem' is not one of 'problem', "),
-        (("runn",), "unknown command 'runn': did you mean 'run'? (known: run, "),
-        (("--nope",), "No such option"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_unknown_names_list_the_choices(words: tuple[str, ...], message: str, shared: Arena) -> None:
-    error = shared.refused(*words)
-    assert error.startswith(message)
-    assert "\n" not in error
-    assert not shared.runs
 
 
 A100 = ("--hardware", "a100-80gb-sxm")

@@ -1,0 +1,80 @@
+"""`arena clean`: free the room of old run folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import rich_click as click
+from rich.table import Table
+
+from arena import paths
+from arena.cli import options
+from arena.cli.console import answering, data, safe, tell, tell_table
+from arena.errors import ArenaError, Faults
+from arena.results import run_folder
+from arena.results.run_folder import RunState
+
+
+@click.command()
+@click.option("--days", default=30, show_default=True, type=click.IntRange(0), metavar="N", help="Take the runs older than this.")
+@click.option("--yes", is_flag=True, help="Delete them. Without it nothing is deleted.")
+@options.as_json
+def clean(days: int, yes: bool, as_json: bool) -> None:
+    """Show what deleting old run folders would free; with --yes delete them. Annotations are never touched.
+
+    Kept are runs at work, runs that wait for their score, committed runs without their annotation, and runs of a sweep that is
+    still there.
+    """
+    states = [state for state in run_folder.list_runs(paths.workspaces()) if _deletable(state, days)]
+    rows = [(state.run.run_id, state.state, _bytes(state.run.folder) / 1e6) for state in states]
+    if yes:
+        faults = Faults()
+        for state in states:
+            faults.collect(partial(_delete, state.run.folder))
+        faults.raise_all()
+    if as_json:
+        data({"deleted": yes, "runs": [{"run": run, "state": state, "mb": round(mb, 3)} for run, state, mb in rows]})
+        return
+    if not rows:
+        tell(f"no run folder is older than {days} days and may go")
+        return
+    table = Table("run", "state", "MB", box=None, pad_edge=False)
+    for run, kind, mb in rows:
+        table.add_row(safe(run), kind, f"{mb:.1f}")
+    total_mb = sum(mb for _, _, mb in rows)
+    with answering():
+        tell_table(table)
+        tell(f"{'deleted' if yes else '--yes deletes'} {len(rows)} run folders, {total_mb:.1f} MB in {safe(paths.workspaces())}")
+
+
+def _deletable(state: RunState, days: int) -> bool:
+    """Whether a run is old, and nothing needs its folder any more."""
+    begun = datetime.fromtimestamp(state.run.manifest.stat().st_mtime, UTC)  # a run's first file
+    if datetime.now(UTC) - begun < timedelta(days=days):
+        return False
+    if state.cell is None:  # this version of arena cannot read what it is
+        return False
+    if state.sweep and (paths.sweeps() / state.sweep.name).exists():  # a sweep finds its trials by their folders
+        return False
+    if state.state == "committed":
+        return (paths.annotations() / f"{state.run.run_id}.yaml").exists()
+    return state.state == "interrupted"
+
+
+def _bytes(folder: Path) -> int:
+    """Room that the folder takes on its disk. An agent may have made links in it: none is followed."""
+    places = (Path(place) / name for place, _, files in os.walk(folder) for name in files)
+    return sum(place.lstat().st_blocks * 512 for place in places)
+
+
+def _delete(folder: Path) -> None:
+    """Delete a run's folder, held so that no arena can take the run up meanwhile. ArenaError."""
+    with run_folder.reopen(run_folder.RunFolder(folder)):
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            raise ArenaError(f"{error.filename}: cannot be deleted: {error.strerror}") from None
