@@ -80,7 +80,7 @@ def _summary(name: str) -> str:
     """The first paragraph of a command's help."""
     tree = ast.parse((Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
     functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
-    [function] = [each for each in functions if any("click.command(" in ast.unparse(each_) for each_ in each.decorator_list)]
+    [function] = [each for each in functions if any("click.command(" in ast.unparse(line) for line in each.decorator_list)]
     return (ast.get_docstring(function) or "").partition("\n\n")[0]
 
 
@@ -115,7 +115,7 @@ def cli(context: click.Context, verbose: bool, quiet: bool, log_file: Path | Non
         raise UsageError("--verbose and --quiet exclude each other")
     console.set_up(quiet=quiet, more=verbose, log_file=log_file)
     name = context.invoked_subcommand
-    if name in settings.USED and not {"-h", "--help"} & set(sys.argv):
+    if name in settings.USED:
         context.default_map = {name: settings.defaults(name, settings.settings())}
 
 

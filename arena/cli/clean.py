@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -72,9 +73,12 @@ def _bytes(folder: Path) -> int:
 
 
 def _delete(folder: Path) -> None:
-    """Delete a run's folder, held so that no arena can take the run up meanwhile. ArenaError."""
-    with run_folder.reopen(run_folder.RunFolder(folder)):
-        try:
+    """Delete a run's folder, locked so that no arena can take the run up meanwhile. It takes no room on the disk. ArenaError."""
+    try:
+        with (folder / "lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder)
-        except OSError as error:
-            raise ArenaError(f"{error.filename}: cannot be deleted: {error.strerror}") from None
+    except BlockingIOError:
+        raise ArenaError(f"{folder}: is in use, and was not deleted") from None
+    except OSError as error:
+        raise ArenaError(f"{error.filename or folder}: cannot be deleted: {error.strerror}") from None
