@@ -217,7 +217,8 @@ def kills(root: Path, count: int) -> list[str]:
         done = subprocess.run([*command, "list", "runs", "--json"], capture_output=True, env=environment, check=True)
         listed = {row["run"]: row["state"] for row in json.loads(done.stdout)}
         for folder in root.glob("workspaces/[!.]*"):
-            wanted = "committed" if (folder / "result.yaml").exists() else "interrupted"
+            ended, committed = ((folder / name).exists() for name in ("session.json", "result.yaml"))
+            wanted = "committed" if committed else "unjudged" if ended else "interrupted"
             if listed.get(folder.name) != wanted:
                 faults.append(f"{folder.name} is {wanted}, and listed as {listed.get(folder.name)}")
     states = list(listed.values())
@@ -227,7 +228,7 @@ def kills(root: Path, count: int) -> list[str]:
     killed = len(list((root / "tmp").iterdir()))
     subprocess.run(run, check=True, **quiet)  # type: ignore[call-overload]
     folders = sorted(path.name for path in (root / "tmp").iterdir())
-    counts = f"{states.count('interrupted')} interrupted, {states.count('committed')} committed"
+    counts = ", ".join(f"{states.count(state)} {state}" for state in ("interrupted", "unjudged", "committed"))
     return [
         f"{count} kills in runs of {whole_s:.0f} s: {counts}",
         f"left: {faults or 'nothing'}",

@@ -69,14 +69,10 @@ class Folder:
 
 @dataclass(frozen=True)
 class Gathered:
-    """A read-only folder that holds these paths of the host under their own names."""
+    """A read-only folder with these binds in it, all read-only, none inside another. The same as the binds in an empty folder."""
 
     target: str
-    sources: tuple[Path, ...]
-
-    def binds(self) -> tuple[Bind, ...]:
-        """The same as binds in an empty folder."""
-        return tuple(Bind(f"{self.target}/{source.name}", source) for source in self.sources)
+    binds: tuple[Bind, ...]
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ class Profile:
     @property
     def shown(self) -> tuple[Path, ...]:
         """The host's files and folders that the sandbox shows."""
-        binds = (bind for entry in self.entries for bind in (entry.binds() if isinstance(entry, Gathered) else (entry,)))
+        binds = (bind for entry in self.entries for bind in (entry.binds if isinstance(entry, Gathered) else (entry,)))
         return tuple(bind.source for bind in binds if isinstance(bind, Bind) and isinstance(bind.source, Path))
 
 
@@ -205,7 +201,7 @@ def _python(python: PythonEnvironment, host: Host) -> list[Entry]:
     entries += [
         Bind("/opt/venv/pyvenv.cfg", config.encode()),
         *(Link(f"/opt/venv/bin/{name}", python.interpreter) for name in ("python", "python3")),
-        Gathered(site, python.packages),
+        Gathered(site, tuple(Bind(f"{site}/{package.name}", package) for package in python.packages)),
     ]
     for package in python.packages:
         whole = Bind(f"{site}/{package.name}", package)

@@ -170,11 +170,12 @@ def dividing_by(reciprocal, rows=32, size=16384):
 def test_quotients_that_are_rounded_alike_are_no_fault(number, apart):
     x = dividing_by(number / 512 * (1 + apart * 2.0**-24))
     p = REFERENCE.reference(x)
-    numerators = torch.exp(x - x.amax(1, keepdim=True)).double()
+    # Exponentials of fp32 as near as can be: torch's own differ between processors, and so then does the sum.
+    numerators = torch.exp((x - x.amax(1, keepdim=True)).double()).float().double()
     y = (numerators / numerators.sum(1, keepdim=True)).float()
     assert IT.within(errors(y, p, x)) and errors(y, p, x)["mass"] < FACTS.tolerance["mass"] * 2 / 3
     usual_unit = 0.01 + p.pow(2).sum(1).sqrt()
-    if abs(apart) < 1 and number in (1, 1.5):
+    if abs(apart) < 0.5 and number in (1, 1.5):  # farther apart the quotients' directions nearly cancel out
         assert ((y.double().sum(1) - 1).abs() > FACTS.tolerance["mass"] * U * usual_unit).any(), "what `short` is for"
     assert not IT.within(errors(y * (1 + 4e-7), p, x)), "and a sum that is off is found here, too"
 

@@ -65,6 +65,7 @@ def test_a_program_that_others_may_change_is_not_used(tmp_path, monkeypatch, mod
 @compiled
 def test_the_programs_in_memory_cannot_be_changed():
     made = native.programs()
+    assert made is not None
     for fd in (made.launch_fd, made.init_fd):
         before = os.pread(fd, 1 << 22, 0)
         with pytest.raises(PermissionError):

@@ -31,7 +31,7 @@ from arena.sandboxes.lifecycle import (
     throw_away_user,
     validated,
 )
-from arena.sandboxes.profile import Profile, compiled, init_command, profile
+from arena.sandboxes.profile import Bind, Gathered, Profile, compiled, init_command, profile
 from arena.sandboxes.programs.launch import STAGING
 from arena.sandboxes.python_env import current_python
 from arena.sandboxes.running import PROOF_S, START_LIMIT_S, SandboxHandle, await_dying, become_subreaper, handshake
@@ -201,12 +201,22 @@ def _render(arguments: tuple[Argument, ...], staged: bool) -> tuple[list[str], l
         elif isinstance(word, Path):
             options.append(next(names) if staged else str(word))
             sources.append(("source", word))
-        elif isinstance(word, tuple):
+        elif isinstance(word, Gathered):
             options.append(next(names))
-            sources += [("folder", ""), *(("member", path) for path in word)]
+            sources += [("folder", ""), *(_member(bind, word.target) for bind in word.binds)]
         else:
             options.append(word)
     return options, sources, descriptors
+
+
+def _member(bind: Bind, folder: str) -> tuple[str, object]:
+    """The launcher's order for one bind in a folder that it makes: the name, a line's end, and the host's path or the text."""
+    name = bind.target.removeprefix(f"{folder}/")
+    if "\n" in name:
+        raise SandboxError(f"{bind.target!r}: no path of a sandbox may hold the end of a line")
+    if isinstance(bind.source, bytes):
+        return "text", f"{bind.mode:o} {name}\n{os.fsdecode(bind.source)}"
+    return "member", f"{name}\n{bind.source}"
 
 
 def _in_force(spec: SandboxSpec, uid: int | None, others: Mapping[str, str]) -> dict[str, str]:

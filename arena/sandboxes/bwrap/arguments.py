@@ -1,18 +1,18 @@
 """From a `Profile` to bwrap's argument list: a pure function.
 
 The list holds text, `bytes` that bwrap reads from a descriptor, and the `Path` of a host folder, file or device, which the
-launcher may bind to another name first. It gathers a tuple of paths in one folder: bwrap reads the table of all mounts for each
-bind, and a hundred small ones took most of its time.
+launcher may bind to another name first. It makes one folder of a `Gathered`: bwrap reads the table of all mounts for each bind,
+and a hundred small ones took most of its time.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import assert_never
 
 from arena.sandboxes.profile import HOSTNAME, USER, WORKSPACE, Bind, Cover, Device, Entry, Folder, Gathered, Link, Memory, Profile
 
-Argument = str | bytes | Path | tuple[Path, ...]
+Argument = str | bytes | Path | Gathered
 
 NAMESPACES = (
     "--unshare-user",  # explicit: `--unshare-all` only tries, and goes on without one
@@ -47,12 +47,27 @@ def bwrap_arguments(profile: Profile, gather: bool = False) -> tuple[Argument, .
         "--clearenv",
         *(word for variable in profile.environment.items() for word in ("--setenv", *variable)),
         *OWN_PLACES,
-        *(word for entry in profile.entries for word in _words(entry, gather)),
+        *(word for entry in (_gathered(profile.entries) if gather else profile.entries) for word in _words(entry, gather)),
         *("--chdir", WORKSPACE),
         # Last, when every mount point exists: without this `/` and `/dev` are writable memory without a bound.
         *("--remount-ro", "/dev", "--remount-ro", "/"),
         *("--add-seccomp-fd", profile.filter),
     )
+
+
+def _gathered(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """The same with the binds in /etc as one, in the place of the first. One inside the target of another stays where it is."""
+    binds = [entry for entry in entries if isinstance(entry, Bind) and entry.target.startswith("/etc/") and not entry.writable]
+    taken = {bind.target for bind in binds}
+    joined = {
+        id(bind): bind
+        for bind in binds
+        if taken.isdisjoint(map(str, PurePosixPath(bind.target).parents))
+        and not (isinstance(bind.source, bytes) and b"\0" in bind.source)  # it would end the launcher's order
+    }
+    first = next(iter(joined), None)
+    made = Gathered("/etc", tuple(joined.values()))
+    return tuple(made if id(entry) == first else entry for entry in entries if id(entry) == first or id(entry) not in joined)
 
 
 def _words(entry: Entry, gather: bool) -> tuple[Argument, ...]:
@@ -70,10 +85,10 @@ def _words(entry: Entry, gather: bool) -> tuple[Argument, ...]:
             return "--symlink", to, target
         case Folder(target):
             return "--dir", target
-        case Gathered(target, sources):
+        case Gathered(target, binds):
             if gather:
-                return "--ro-bind", sources, target
-            return "--dir", target, *(word for bind in entry.binds() for word in _words(bind, gather))
+                return "--ro-bind", entry, target
+            return "--dir", target, *(word for bind in binds for word in _words(bind, gather))
         case Device(path):
             return "--dev-bind", path, str(path)  # a plain bind is `nodev`: "Insufficient Permissions"
         case _:

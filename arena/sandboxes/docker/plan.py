@@ -58,9 +58,9 @@ def _add(plan: Plan, entry: Entry, user: int) -> None:
             plan.links[target] = to
         case Folder(target):
             plan.folders.append(target)
-        case Gathered(target):
+        case Gathered(target, binds):
             plan.folders.append(target)
-            plan.binds += entry.binds()
+            plan.binds += binds
         case Device(path):
             plan.devices.append(path)
         case _:

@@ -61,7 +61,7 @@ static char *whole(int fd, size_t *length) {
     return text;
 }
 
-static const char *path_of(const char *word) {
+static char *value_of(char *word) {
     return word + strlen(word) + 1;
 }
 
@@ -70,40 +70,85 @@ static void mount_at(const char *source, const char *target, const char *type, u
         fail(errno, "cannot mount %s on %s", source, target);
 }
 
-/* Bind source number i at STAGING/i; a `folder` is a number too, and holds the members that follow under their own names.
-   `workspace` is the descriptor of a detached mount, or -1; one of the sources lies in it. The words are KEY NUL PATH. */
-static void stage(struct words sources, int workspace) {
+/* Make the folders above a path below STAGING. */
+static void make_parents(char *path) {
+    for (char *slash = path + sizeof STAGING; (slash = strchr(slash, '/')); slash++) {
+        *slash = 0;
+        if (mkdir(path, 0755) && errno != EEXIST)
+            fail(errno, "cannot make %s", path);
+        *slash = '/';
+    }
+}
+
+/* Write a file of that user. `mode` is in octal. */
+static void put(const char *target, const char *content, const char *mode, uid_t user) {
+    int fd = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    size_t length = strlen(content);
+    ssize_t written = fd < 0 ? -1 : write(fd, content, length);
+    if (written < 0)
+        fail(errno, "cannot make %s", target);
+    if ((size_t)written != length)
+        fail(ENOSPC, "cannot make %s", target);
+    if (fchown(fd, user, user) || fchmod(fd, (mode_t)strtoul(mode, NULL, 8)))
+        fail(errno, "cannot make %s", target);
+    close(fd);
+}
+
+/* Bind source number i at STAGING/i; a `folder` is a number too. In it follow a `member` (NAME, a line's end, a host path to bind)
+   or a `text` (MODE NAME, a line's end, the content). `workspace` is the descriptor of a detached mount, or -1; one of the sources
+   lies in it. The words are KEY NUL VALUE. */
+static void stage(struct words sources, int workspace, uid_t user) {
     if (unshare(CLONE_NEWNS))
         fail(errno, "arena runs as root but may not make a mount namespace (it lacks CAP_SYS_ADMIN)");
     mount_at("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    umount2("/sys", MNT_DETACH); /* bwrap reads the table of all mounts for each bind, and no sandbox shows these */
     int *opened = calloc(sources.count + 1, sizeof *opened);
-    if (!opened)
-        fail(errno, "launch");
-    for (size_t i = 0; i < sources.count; i++)
-        if (*sources.at[i] != 'f' && (opened[i] = open(path_of(sources.at[i]), O_PATH | O_CLOEXEC)) < 0)
-            fail(errno, "cannot bind %s", path_of(sources.at[i]));
+    char **named = calloc(sources.count + 1, sizeof *named);
+    if (!opened || !named)
+        fail(errno, "cannot stage");
+    for (size_t i = 0; i < sources.count; i++) {
+        char *path = value_of(sources.at[i]);
+        if (*sources.at[i] == 'm' || *sources.at[i] == 't') {
+            named[i] = path;
+            if (!(path = strchr(path, '\n')))
+                fail(EPROTO, "cannot read the order");
+            *path++ = 0;
+        }
+        if ((*sources.at[i] == 's' || *sources.at[i] == 'm') && (opened[i] = open(path, O_PATH | O_CLOEXEC)) < 0)
+            fail(errno, "cannot bind %s", path);
+    }
     if (workspace >= 0) {
         fcntl(workspace, F_SETFD, FD_CLOEXEC);
         if (syscall(SYS_MOVE_MOUNT, workspace, "", AT_FDCWD, STAGING, MOVE_MOUNT_EMPTY_PATH))
             fail(errno, "cannot mount the workspace");
     }
-    mount_at("tmpfs", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0711,size=1m");
+    mount_at("tmpfs", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0711,size=64m");
     for (size_t i = 0, number = 0; i < sources.count; i++) {
-        char target[64 + NAME_MAX], source[64];
-        const char *path = path_of(sources.at[i]);
+        char target[PATH_MAX], source[64];
         struct stat about;
-        if (*sources.at[i] == 'm')
-            snprintf(target, sizeof target, STAGING "/%zu/%s", number - 1, strrchr(path, '/') + 1);
-        else
-            snprintf(target, sizeof target, STAGING "/%zu", number++);
-        if (*sources.at[i] == 'f') {
+        char kind = *sources.at[i], *name = kind == 't' ? strchr(named[i], ' ') : named[i];
+        if (kind == 't') {
+            if (!name)
+                fail(EPROTO, "cannot read the order");
+            *name++ = 0;
+        }
+        int length = name ? snprintf(target, sizeof target, STAGING "/%zu/%s", number - 1, name)
+                          : snprintf(target, sizeof target, STAGING "/%zu", number++);
+        if (length >= PATH_MAX)
+            fail(ENAMETOOLONG, "cannot make %s", target);
+        make_parents(target);
+        if (kind == 'f') {
             if (mkdir(target, 0755))
                 fail(errno, "cannot make %s", target);
             continue;
         }
+        if (kind == 't') {
+            put(target, name + strlen(name) + 1, named[i], user);
+            continue;
+        }
         snprintf(source, sizeof source, "/proc/self/fd/%d", opened[i]);
         if (fstat(opened[i], &about))
-            fail(errno, "cannot bind %s", path);
+            fail(errno, "cannot bind %s", target);
         int made = S_ISDIR(about.st_mode) ? mkdir(target, 0711) : open(target, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (made < 0)
             fail(errno, "cannot make %s", target);
@@ -112,6 +157,7 @@ static void stage(struct words sources, int workspace) {
         mount_at(source, target, NULL, MS_BIND | MS_REC, NULL);
     }
     free(opened);
+    free(named);
 }
 
 static void write_file(const char *path, const char *text, const char *what) {
@@ -181,7 +227,7 @@ int main(int count, char **arguments) {
             add(&groups, value);
         else if (!strcmp(word, "limit"))
             add(&limits, value);
-        else if (!strcmp(word, "source") || !strcmp(word, "folder") || !strcmp(word, "member"))
+        else if (!strcmp(word, "source") || !strcmp(word, "folder") || !strcmp(word, "member") || !strcmp(word, "text"))
             add(&sources, word);
         else if (!strcmp(word, "cpu"))
             add(&cpus, value);
@@ -209,7 +255,7 @@ int main(int count, char **arguments) {
         pin(cpus);
     if (uid) {
         uid_t user = (uid_t)strtoul(uid, NULL, 10);
-        stage(sources, workspace);
+        stage(sources, workspace, user);
         if (setgroups(0, NULL) || setresgid(user, user, user) || setresuid(user, user, user))
             fail(errno, "arena runs as root but may not become user %s", uid);
     }

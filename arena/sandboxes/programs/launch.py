@@ -6,7 +6,7 @@ its own. Then it becomes that user. `bwrap --uid` alone would map the host's roo
 /proc/sys/kernel/core_pattern for writing. As a plain user it only sets the limits. In both cases it finally becomes bwrap.
 """
 
-# ruff: noqa: PTH102  (importing pathlib would add 6 ms to every start)
+# ruff: noqa: PTH103, PTH102, PTH120  (importing pathlib would add 6 ms to every start)
 import ctypes
 import os
 import resource
@@ -16,6 +16,7 @@ import sys
 STAGING = "/tmp"  # covered in our own namespace only. bwrap needs this folder to exist anyway, so it does.
 
 CLONE_NEWNS = 0x00020000
+MNT_DETACH = 2
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
 PR_SET_NO_NEW_PRIVS = 38
 SYS_MOVE_MOUNT, MOVE_MOUNT_F_EMPTY_PATH, AT_FDCWD = 429, 4, -100
@@ -42,42 +43,60 @@ def prctl(option: int, value: int) -> None:
         fail(f"prctl({option}, {value})", ctypes.get_errno())
 
 
-def stage(sources: list[tuple[str, str]], workspace: int | None) -> None:
+def stage(sources: list[tuple[str, str]], workspace: int | None, uid: int) -> None:
     """Bind source number i at STAGING/i, so that parents which the user may not enter (a 0700 home) are out of its way.
 
-    A `folder` is a number too: the members that follow are bound in it, under their own names. `workspace` is a descriptor
-    of a detached mount; one of the sources lies in it.
+    A `folder` is a number too. In it follow a `member` (NAME, a line's end, a host path to bind) or a `text` (MODE NAME, a line's
+    end, the content), which is the user's. `workspace` is a descriptor of a detached mount; one of the sources lies in it.
     """
     if libc.unshare(CLONE_NEWNS):
         fail("arena runs as root but may not make a mount namespace (it lacks CAP_SYS_ADMIN)", ctypes.get_errno())
     # Before any other mount: nothing done here may ever show on the host.
     mount("none", "/", None, MS_REC | MS_PRIVATE)
+    # bwrap reads the table of all mounts for each bind, and no sandbox shows these.
+    libc.umount2(b"/sys", MNT_DETACH)
     descriptors = []
     for kind, source in sources:
+        path = source.partition("\n")[2] if kind == "member" else source if kind == "source" else "/"
         try:
-            descriptors.append(os.open("/" if kind == "folder" else source, os.O_PATH | os.O_CLOEXEC))
+            descriptors.append(os.open(path, os.O_PATH | os.O_CLOEXEC))
         except OSError as error:
-            fail(f"cannot bind {source}", error.errno or 0)
+            fail(f"cannot bind {path}", error.errno or 0)
     # All are open by now: the next mounts hide those that lie below STAGING themselves.
     if workspace is not None:  # attached, so that it can be bound from: kernels before 6.15 bind from attached mounts only
         os.set_inheritable(workspace, False)
         if libc.syscall(SYS_MOVE_MOUNT, workspace, b"", AT_FDCWD, os.fsencode(STAGING), MOVE_MOUNT_F_EMPTY_PATH):
             fail("cannot mount the workspace", ctypes.get_errno())
-    mount("tmpfs", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0711,size=1m")
+    mount("tmpfs", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0711,size=64m")
     index = -1
     for (kind, source), descriptor in zip(sources, descriptors, strict=True):
-        index += kind != "member"
+        index += kind in ("source", "folder")
         target = f"{STAGING}/{index}"
         if kind == "folder":
             os.mkdir(target, 0o755)
             continue
+        name, _, rest = source.partition("\n")
+        if kind == "text":
+            mode, _, name = name.partition(" ")
+            put(f"{target}/{name}", os.fsencode(rest), int(mode, 8), uid)
+            continue
         if kind == "member":
-            target += "/" + source.rpartition("/")[2]
+            target += f"/{name}"
+            os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             os.mkdir(target, 0o711)
         else:
             os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         mount(f"/proc/self/fd/{descriptor}", target, None, MS_BIND | MS_REC)
+
+
+def put(target: str, content: bytes, mode: int, uid: int) -> None:
+    """Write a file of that user."""
+    os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(content)
+        os.fchown(file.fileno(), uid, uid)
+        os.fchmod(file.fileno(), mode)
 
 
 def join_cgroup(group: str) -> None:
@@ -116,13 +135,13 @@ def become_user(uid: int) -> None:
 
 
 def main() -> None:
-    """Carry out the order: bwrap, argv, env, group, limit, cpu, and with a uid: source, folder, member, workspace."""
+    """Carry out the order: bwrap, argv, env, group, limit, cpu, and with a uid: source, folder, member, text, workspace."""
     order: dict[str, list[str]] = {}
     sources: list[tuple[str, str]] = []
     with open(int(sys.argv[1]), "rb") as stream:
         for word in os.fsdecode(stream.read()).split("\0")[:-1]:
             key, _, value = word.partition("=")
-            if key in ("source", "folder", "member"):
+            if key in ("source", "folder", "member", "text"):
                 sources.append((key, value))
             else:
                 order.setdefault(key, []).append(value)
@@ -142,8 +161,9 @@ def main() -> None:
         pin(order["cpu"])
     if "uid" in order:
         workspace = order.get("workspace")
-        stage(sources, int(workspace[0]) if workspace else None)
-        become_user(int(order["uid"][0]))
+        uid = int(order["uid"][0])
+        stage(sources, int(workspace[0]) if workspace else None, uid)
+        become_user(uid)
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     os.execve(bwrap, order["argv"], dict(word.split("=", 1) for word in order["env"]))
 
