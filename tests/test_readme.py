@@ -10,7 +10,13 @@ import pytest
 from command import ROOT, needs_sandbox
 
 TOP = ("README.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md")
-PAGES = [*TOP, *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))]
+FOLDERS = ("annotations", "arena", "baselines", "harnesses", "leaderboard", "problems", "workspaces")
+"""Each says in a few lines what belongs there."""
+PAGES = [
+    *TOP,
+    *(f"{folder}/README.md" for folder in FOLDERS),
+    *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))),
+]
 IN_CODE = re.compile(r"`((?:arena|problems|tests|scripts|harnesses)/[\w./-]+)`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)")
 
