@@ -48,7 +48,7 @@ COMMANDS = (
     "show",
     "sweep",
 )
-"""Each in a module of its name, imported when the command is used: all of them together take a second of processor time."""
+"""Each in a module of its name, imported when the command is used: all of them together take 0.6 s of processor time."""
 
 
 class Commands(click.RichGroup):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 BUSY_SHARE = 0.25
-"""Of the processors that arena may use: a machine of which others use more is busy. An idle one shows 0.01 to 0.05."""
+"""Of the processors that arena may use: a machine of which others use more is busy."""
 WATCHED_S = 0.4
 """A clock tick is 10 ms, so this sees a share of one processor to about 3 %."""
 NAMED, LEAST = 3, 0.05
