@@ -185,16 +185,16 @@ def progress_line(progress: Progress, columns: int) -> Text:
     facts = _facts(progress)
     if not progress.activity or columns >= WIDE:
         budget = f" of {clock(progress.budget_s)}" if progress.budget_s else ""
-        head = f"{progress.phase:8} {clock(progress.elapsed_s)}{budget}"
+        phase, head = f"{progress.phase:8}", f" {clock(progress.elapsed_s)}{budget}"
     else:
-        head = f"{progress.phase} {facts.pop(0)}"
-    room = columns - len(head) - 2 - min(len(progress.text) + 2, columns // TEXT_SHARE)
+        phase, head = progress.phase, f" {facts.pop(0)}"
+    room = columns - len(phase + head) - 2 - min(len(progress.text) + 2, columns // TEXT_SHARE)
     shown: list[str] = []
     for fact in facts:
         if len(", ".join([*shown, fact])) <= room:
             shown.append(fact)
     rest = "".join(f"  {part}" for part in (", ".join(shown), progress.text) if part)
-    line = Text.assemble((head[: len(progress.phase)], "cyan"), head[len(progress.phase) :], rest, no_wrap=True)
+    line = Text.assemble((phase, "cyan"), head, rest, no_wrap=True)
     line.truncate(columns, overflow="ellipsis")
     return line
 
