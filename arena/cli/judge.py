@@ -27,7 +27,6 @@ def judge(context: click.Context, run_id: str, gpu: int | None, as_json: bool) -
     found = find_run(run_id)
     name = found.stem if isinstance(found, Path) else found.run.run_id
     state = run_folder.read_state(paths.workspaces(), name)
-    options.say_busy()
     with Display() as display:
         annotation = judge_run(state, gpu, display.show)
     data(annotation) if as_json else show_run(annotation)
