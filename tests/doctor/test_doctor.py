@@ -90,6 +90,7 @@ def test_no_gpu_is_one_note(shared: Arena) -> None:
         ("sandbox start", "ok"),
         ("catalogue", "ok"),
         ("gpu", "note"),
+        ("settings", "ok"),
         ("home", "ok"),
     ]
 
