@@ -16,10 +16,11 @@ from arena import catalog, judge
 from arena.cli.render import show_score
 from arena.files import documents
 from arena.judge.sampling import CPU, GPU
-from arena.judge.scoring import _unsteady
+from arena.judge.scoring import _busy, _unsteady
 from arena.sandboxes import bwrap
 from arena.schema import Passed, Problem, TimedShape
 from arena.submission import Submission
+from arena.system.load import Load, User
 
 FOLDER = Path(__file__).parents[1] / "given"
 SUBMISSIONS = FOLDER.parent / "attacks" / "cpu"
@@ -88,3 +89,16 @@ def test_unsteady_score_is_shown_as_such(capsys: pytest.CaptureFixture[str]) -> 
     assert "peak_fraction 0.5000 (geometric mean), unsteady" in shown
     assert "unsteady N=8: its 95 % interval is ± 27.5%, its processes lie 40.0% apart" in shown
     assert "Review it before you cite it: a shape is unsteady" in shown
+
+
+def test_a_score_of_a_busy_machine_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    idle, busy = Load(0.1, 2), Load(1.9, 2, (User("private", 7, 1.9),))
+    assert _busy({"before": idle, "after": idle}) == {}
+    found = _busy({"before": idle, "after": busy})
+    assert found == {"busy": "other processes use 1.9 of 2 processors after the score"}, "no name of a process is published"
+    show_score(trial(0.5).score)
+    assert "busy machine" not in capsys.readouterr().err
+    show_score(trial(0.5).score.model_copy(update={"environment": found | {"ceilings_busy": busy.share()}}))
+    shown = capsys.readouterr().err
+    assert "busy machine: other processes use 1.9 of 2 processors after the score; times may be long" in shown
+    assert "low ceilings: measured while other processes use 1.9 of 2 processors" in shown
