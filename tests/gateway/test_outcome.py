@@ -87,6 +87,31 @@ def test_no_request_discards_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert len(agent.upstream.own_received) >= (way not in HARMLESS and not (way in ("403", "404") and not first))
 
 
+NO_PROVIDER = json_answer(404, {"error": {"message": "No allowed providers are available for the selected model.", "code": 404}})
+PIN = {"order": ["deepinfra"], "allow_fallbacks": False}
+
+
+def test_a_brokers_404_on_a_pin_discards_the_run(tmp_path: Path):
+    with run(tmp_path, "chat", GOOD, NO_PROVIDER, provider=("deepinfra",), broker=True) as agent:
+        for _ in range(2):
+            agent.ask(agent.body(provider=PIN))
+        settled(agent.gateway)
+        assert not counts(agent.gateway, code=1)
+        assert "No allowed providers" in str(agent.gateway.stop)
+
+
+def test_a_404_that_an_agent_provokes_on_a_pin_gains_nothing(tmp_path: Path):
+    """The attack: a picture for a model without vision. No run ends by it, and no time is added to the budget."""
+    with run(tmp_path, "chat", GOOD, NO_PROVIDER, provider=("deepinfra",), broker=True) as agent:
+        agent.upstream.own = GOOD
+        for _ in range(4):
+            agent.ask(agent.body(provider=PIN))
+        settled(agent.gateway)
+        assert counts(agent.gateway, code=1)
+        assert (agent.gateway.stop, agent.gateway.backoff_s, agent.ended()["how"]) == (None, 0.0, "rejected")
+        assert len(agent.upstream.own_received) > 0
+
+
 HARMLESS = ("a message that names Google's reason", "the same from Google", "a long echo", "a deep echo", "a large number")
 """Nothing in these looks like a failure of the provider."""
 
