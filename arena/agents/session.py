@@ -35,6 +35,10 @@ SOCKET = "model"
 LEDGER_DELAY_S = 0.5
 """The agent's last event may arrive this long before the gateway has written why its last request failed."""
 MESSAGE_CHARACTERS = 4000
+LIMITS = {
+    "context": "the model's context was full at its last answer",
+    "output": "the limit on one answer cut the model's last one",
+}
 LISTED_FILES = 10_000
 """Names compared at the top of the workspace to see whether anything changed; an agent may make millions."""
 
@@ -110,12 +114,13 @@ def play(
     status, message = decide(observed)
     if running.lost.count:
         run.event("not_kept", count=running.lost.count, first=running.lost.first)
-    unkept = [text for text in (transcript.trouble, snapshots.trouble) if text]
+    cut = LIMITS[gateway.limit_reached] if gateway and gateway.limit_reached else ""
+    remarks = [text for text in (cut, transcript.trouble, snapshots.trouble) if text]
     if troubles := [*connection.troubles, *(gateway.troubles if gateway else ())]:
         run.event("network_trouble", troubles=troubles)
     session = Session(
         agent_status=status,
-        message=plain("; ".join([message, *_notes(running, trajectory, cleanup), *unkept, *troubles]), MESSAGE_CHARACTERS),
+        message=plain("; ".join([message, *_notes(running, trajectory, cleanup), *remarks, *troubles]), MESSAGE_CHARACTERS),
         exit_code=end.exit_code,
         started_at=started_at,
         elapsed_s=round(end.elapsed_s, 3),
@@ -129,6 +134,7 @@ def play(
         limits=dict(running.limits),
         usage=gateway.usage() if gateway else trajectory.usage if spec.login else None,
         account_fault=observed.account_fault if status == "provider_error" else "",
+        limit_reached=gateway.limit_reached if gateway else None,
         unpinned=spec.access is not None and spec.access.route.broker and not spec.access.provider,
     )
     run.event("session_ended", **session.model_dump(mode="json"))

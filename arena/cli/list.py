@@ -9,6 +9,8 @@ from rich.table import Table
 from arena import catalog, paths
 from arena.cli import options
 from arena.cli.console import answering, data, safe, tell, tell_table, verdict
+from arena.errors import DataError, UsageError
+from arena.files.documents import unknown
 from arena.gateway.routes import routes
 from arena.results import annotations, run_folder
 from arena.schema import Passed
@@ -36,6 +38,24 @@ def _models() -> Rows:
         for harness in catalog.harnesses().values()
         for name, model in harness.models.items()
     ]
+
+
+def _prices() -> Rows:
+    """The models that a provider is paid for, with the prices that the list knows."""
+    from arena.gateway.model.usage import ListPrice, list_price  # the price list takes a tenth of a second to import
+
+    known = routes()
+    rows: Rows = []
+    for harness in catalog.harnesses().values():
+        for name, model in harness.models.items():
+            if model.route is None:
+                continue
+            if model.route not in known:
+                raise DataError(f"model {name} of harness {harness.name}: {unknown('route', model.route, known)}")
+            listed = list_price(known[model.route].prices, model.id or name)
+            usd = {f"{kind}_usd": listed and getattr(listed, kind) for kind in ListPrice._fields}
+            rows.append({"name": name, "harness": harness.name, "id": model.id or name, "route": model.route} | usd)
+    return rows
 
 
 def _harnesses() -> Rows:
@@ -96,10 +116,13 @@ LISTS: dict[str, Callable[[], Rows]] = {
 
 @click.command("list")
 @click.argument("what", metavar="WHAT", type=click.Choice(list(LISTS)))
+@click.option("--prices", is_flag=True, help="With models: add the listed USD for a million tokens.")
 @options.as_json
-def list_(what: str, as_json: bool) -> None:
+def list_(what: str, prices: bool, as_json: bool) -> None:
     """List the problems, models, harnesses, routes, hardware or runs."""
-    rows = LISTS[what]()
+    if prices and what != "models":
+        raise UsageError(f"--prices is for models: `arena list models --prices`, not {what}")
+    rows = _prices() if prices else LISTS[what]()
     if as_json:
         data(rows)
     elif not rows:

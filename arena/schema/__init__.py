@@ -17,6 +17,7 @@ from arena.schema.harness import (
     Limits,
     Login,
     Model,
+    OwnModels,
     Route,
     Routes,
 )
@@ -50,7 +51,7 @@ __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
     "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "DType", "DefaultLimits", "Device", "EndedSession",
     "Errors", "Evidence", "Figure", "Grid", "Hardware", "Harness", "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login",
-    "Metric", "Model", "ModelChoice", "Name", "Network", "Passed", "Positive", "Problem", "Profile", "Quote", "Rate",
+    "Metric", "Model", "ModelChoice", "Name", "Network", "OwnModels", "Passed", "Positive", "Problem", "Profile", "Quote", "Rate",
     "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route", "Routes", "Score", "ScoreHead", "Session", "Shape",
     "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep", "SweepPlace", "Tensor", "TimedShape", "Timings",
     "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",

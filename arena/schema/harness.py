@@ -133,6 +133,8 @@ class Model(Record):
     title: str = ""
     id: str | None = None
     """The provider's name for the model. None: the same name as here."""
+    answers_as: tuple[str, ...] = ()
+    """Further names of the same model in answers, such as that of a snapshot: none of them counts as another model."""
     route: Name | None = None
     """The route to the model (`arena list routes`). None: the harness needs no model."""
     provider: tuple[str, ...] = ()
@@ -141,6 +143,14 @@ class Model(Record):
     plays: str | None = None
     """Built-in harness only: the solution of the problem that it replays, `nothing`, or `run:{name}` for a stored run.
     `{name}` stands for the part of `--model` after the slash."""
+
+
+class OwnModels(Record):
+    """The user's own models file, `~/.config/arena/models.yaml`."""
+
+    schema_version: Literal[1]
+    models: Mapping[Name, Mapping[str, Model]]
+    """Models by harness and name. They replace shipped ones of the same name."""
 
 
 class Limits(Record):

@@ -112,6 +112,18 @@ def test_a_404_that_an_agent_provokes_on_a_pin_gains_nothing(tmp_path: Path):
         assert len(agent.upstream.own_received) > 0
 
 
+@pytest.mark.parametrize(("finish", "limit"), [("length", "output"), ("stop", None)])
+def test_a_limit_that_cut_the_answer_decides_nothing(tmp_path: Path, finish: str, limit: str | None):
+    """The attack: an agent asks for one token, or fills the context. Its run counts all the same."""
+    choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": finish}
+    with run(tmp_path, "chat", Answer([events({"model": "m-1", "choices": [choice]})])) as agent:
+        agent.ask(agent.body(max_tokens=1))
+        settled(agent.gateway)
+        assert agent.gateway.limit_reached == agent.ended()["limit"] == limit
+        assert (agent.gateway.stop, agent.upstream.own_received) == (None, [])
+        assert counts(agent.gateway, code=1)
+
+
 HARMLESS = ("a message that names Google's reason", "the same from Google", "a long echo", "a deep echo", "a large number")
 """Nothing in these looks like a failure of the provider."""
 

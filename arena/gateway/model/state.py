@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Literal
 
 from arena.gateway.config import ModelAccess, Stop
 from arena.gateway.model.apis import Endpoint
@@ -56,6 +57,8 @@ class RunState:
         """Set when arena should send a request of its own: something looks like a failure of the provider."""
         self.refused = False
         """Whether the model's last answer was a refusal."""
+        self.limit_reached: Literal["context", "output"] | None = None
+        """What cut the model's last answer."""
         self.ending = False
         """Arena ends the sandbox: a connection that breaks from now on is not a fault."""
         self.account_fault = ""
@@ -188,6 +191,8 @@ class RunState:
         if self.ending:
             return
         reason = failure_reason(line)
+        if began.kind == "model":
+            self.limit_reached = line.limit
         if began.kind == "model" and line.how in GOOD:
             self.refused = line.how == "refused"
             self._note(began, "")
