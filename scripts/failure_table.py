@@ -16,6 +16,7 @@ from agents import AGENTS, missing
 from failing import BUDGET_S, BUDGETS_S, FAILURES, PATIENCE_S, Outcome, run_against_failure
 
 from arena import catalog
+from arena.agents.install import packages
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "tables" / "provider_failures.md"
 TITLE = (
@@ -39,7 +40,7 @@ def outcomes(harnesses: list[str]) -> dict[tuple[str, str], Outcome]:
 
 def table(found: dict[tuple[str, str], Outcome], harnesses: list[str]) -> str:
     """The table in Markdown."""
-    programs = [cli.packages[0].rpartition("/")[2] for name in harnesses if (cli := catalog.harness(name).cli)]
+    programs = [packages(cli)[0].title.rpartition("/")[2] for name in harnesses if (cli := catalog.harness(name).cli)]
     lines = [f"| the provider | {' | '.join(programs)} |", "|" + "---|" * (len(harnesses) + 1)]
     for failure, text in FAILURES.items():
         cells = (found[failure, harness].cell() for harness in harnesses)

@@ -7,6 +7,7 @@ import rich_click as click
 from rich.table import Table
 
 from arena import catalog, paths
+from arena.agents.install import packages
 from arena.cli import options
 from arena.cli.console import answering, data, safe, tell, tell_table, verdict
 from arena.errors import DataError, UsageError
@@ -60,7 +61,7 @@ def _prices() -> Rows:
 
 def _harnesses() -> Rows:
     return [
-        {"name": h.name, "title": h.title, "models": len(h.models), "program": h.cli.packages[0] if h.cli else None}
+        {"name": h.name, "title": h.title, "models": len(h.models), "program": packages(h.cli)[0].title if h.cli else None}
         for h in catalog.harnesses().values()
     ]
 
