@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from arena.agents.progress_watch import ProgressWatch
 from arena.agents.run_spec import RunSpec
 from arena.agents.snapshots import Snapshots
 from arena.agents.status import Observed, decide
@@ -87,11 +88,11 @@ def play(
                 spec.sandbox.run(sandbox) as running,
                 Snapshots(running.workspace or run.work, run.snapshots, run.event) as snapshots,
             ):
-                start_s = time.monotonic()
+                start_s, watch = time.monotonic(), ProgressWatch(running.workspace or run.work)
                 trajectory = Trajectory(run.trajectory, spec.launch.read_events)
                 transcript = Transcript(running.stdout, running.stderr, run.agent, trajectory)
                 try:
-                    end = supervise(running, transcript, spec.times, gateway, report, start_s, snapshots.take)
+                    end = supervise(running, transcript, spec.times, gateway, report, start_s, snapshots.take, watch.looping)
                     taken = snapshots.take()
                 finally:
                     # Also when the user interrupts: no process lives on, and the readers reach the end of their pipes.
@@ -176,6 +177,8 @@ def _observed(end: SessionEnd, transcript: Transcript, harness: Harness, gateway
             observed,
             stop=(stop.status, stop.message) if stop else None,
             requests=gateway.usage().requests,
+            arrived=gateway.arrived,
+            last_refusal=gateway.last_refusal,
             failed=gateway.last_failure if done_s is None else gateway.last_failure_before(done_s),
             refused=gateway.refused,
             account_fault=gateway.account_fault,

@@ -76,6 +76,7 @@ def run(
         exclude_backoff=exclude_backoff,
     )
     options.say_hardware(hardware_name, spec.hardware, gpu)
+    options.say_caps(spec.access.caps if spec.access else None)
     annotations = []
     for trial in range(1, trials + 1):
         cell = f"[bold]{safe(spec.selected.model_name)}[/] on [bold]{spec.problem.name}[/] ({safe(spec.hardware.title)})"

@@ -71,6 +71,8 @@ ENDINGS = (
     Ending("the last request failed, and arena's own did not: as the command ended", ("agent", "provider"), "crashed"),
     Ending("the budget ends", ("agent", "provider", "user"), "deadline"),
     Ending("no output and no traffic for long", ("agent",), "crashed"),
+    Ending("many good answers in a row, and nothing in the workspace changes", ("agent", "provider"), "crashed"),
+    Ending("nothing reaches the gateway for long", ("agent", "user"), "no_activity"),
     Ending("the command fails, or ends without its report", ("agent",), "crashed"),
     Ending("no request to the model, or no event and no change", ("agent",), "no_activity"),
     Ending("the model's last answer is a refusal", ("agent", "provider"), "refused"),
