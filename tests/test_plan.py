@@ -87,8 +87,8 @@ def clis(tmp_path, monkeypatch):
     ],
 )
 def test_a_known_price_brings_a_default_cap(clis, model, caps, usd):
-    effort = {"effort": "high"} if "unheard" in model else {}
-    access = plan("paged_attention", model, hardware="cpu", caps=caps, **effort).access
+    effort = "high" if "unheard" in model else None
+    access = plan("paged_attention", model, hardware="cpu", caps=caps, effort=effort).access
     assert access is not None
     assert (access.caps.cost_usd, access.caps.requests, access.caps.tokens) == (usd, caps.requests, caps.tokens)
 

@@ -30,6 +30,7 @@ MARKS = {"ok": "[green]ok     [/]", "missing": "[bold red]missing[/]", "note": "
 @click.command()
 @click.option("--score", "scoring", is_flag=True, help="Score canary kernels on this machine, end to end.")
 @click.option("--model", "-m", metavar="M", help="Try this model: its CLI, its key, a request, a task in the sandbox.")
+@click.option("--models", is_flag=True, help="Say which models the price list and their routes know.")
 @click.option("--effort", metavar="E", help="With --model: ask for this effort instead of the one in its harness.")
 @options.provider
 @options.gpu
@@ -40,6 +41,7 @@ def doctor(
     context: click.Context,
     scoring: bool,
     model: str | None,
+    models: bool,
     effort: str | None,
     provider: tuple[str, ...],
     unpinned: bool,
@@ -51,7 +53,7 @@ def doctor(
     checks = []
     selected = select_model(model, effort=effort, providers=provider, unpinned=unpinned) if model else None
     model_checks = _model(selected, sandbox_name) if selected else ()
-    for check in itertools.chain(_checks(sandbox_name, scoring, gpu), model_checks):
+    for check in itertools.chain(_checks(sandbox_name, scoring, gpu), _models() if models else (), model_checks):
         checks.append(check)
         if not as_json:
             tell(f"{MARKS[check.state]} {check.name:18} {safe(check.detail)}")  # `canary load_inline` is the longest name
@@ -85,6 +87,12 @@ def _checks(sandbox_name: str, scoring: bool, gpu: int) -> Iterator[Check]:
         yield Check("canary", "missing", f"nothing can be scored without {' and '.join(absent)}")
     elif scoring:
         yield from _canaries(sandbox_name, gpus(found), gpu)
+
+
+def _models() -> Iterator[Check]:
+    from arena.doctor import models  # the price list takes a tenth of a second to import
+
+    yield from models.checks()
 
 
 def _model(selected: SelectedModel, sandbox_name: str) -> Iterator[Check]:
