@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from collections.abc import Iterator
@@ -14,6 +15,11 @@ EVERY = 25
 """Answers between two looks at the workspace."""
 LISTED = 10_000
 """Entries compared at most: an agent may make millions. More than that count as a change, so they end nothing."""
+
+DEEPEST = 50
+"""Levels of folders; a deeper workspace is taken like one that is too large."""
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+"""An agent may put a link to the host into a folder's place at any moment."""
 
 Seen = frozenset[tuple[str, int, int]] | None
 
@@ -38,21 +44,29 @@ class ProgressWatch:
 
 
 def _seen(workspace: Path) -> Seen:
-    """Paths, sizes and times of everything in the workspace; None when that is too much, or not to be read."""
+    """Paths, sizes and times of everything in the workspace; None when that is too much, too deep, or not to be read."""
     try:
-        found = list(itertools.islice(_entries(workspace), LISTED + 1))
+        folder = os.open(workspace, FOLDER)
+        try:
+            found = list(itertools.islice(_entries(folder, "", DEEPEST), LISTED + 1))
+        finally:
+            os.close(folder)
     except OSError:
         return None
     return frozenset(found) if len(found) <= LISTED else None
 
 
-def _entries(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Every entry below a folder, without following links. OSError: the agent locks or removes folders meanwhile."""
-    folders = [os.fspath(folder)]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                status = entry.stat(follow_symlinks=False)
-                yield entry.path, status.st_size, status.st_mtime_ns
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
+def _entries(folder: int, path: str, levels: int) -> Iterator[tuple[str, int, int]]:
+    """Every entry below an open folder. OSError: too many levels, or the agent locks, removes or replaces folders meanwhile."""
+    if not levels:
+        raise OSError(errno.ELOOP, "too many levels", path)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            yield f"{path}/{entry.name}", status.st_size, status.st_mtime_ns
+            if entry.is_dir(follow_symlinks=False):
+                child = os.open(entry.name, FOLDER, dir_fd=folder)
+                try:
+                    yield from _entries(child, f"{path}/{entry.name}", levels - 1)
+                finally:
+                    os.close(child)

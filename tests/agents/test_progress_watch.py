@@ -1,4 +1,4 @@
-"""A loop without progress ends a session in a status that counts; work does not."""
+"""A loop without progress ends a session in a status that counts, and work does not; what else a session says of its model."""
 
 import os
 import textwrap
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from command import needs_sandbox
-from provider import STREAMS, Answer, access, provider
+from provider import STREAMS, Answer, access, events, provider
 from sessions import python, spec_of
 from test_session import run
 
 from arena.agents import session
-from arena.agents.progress_watch import ANSWERS, EVERY, LISTED, ProgressWatch
+from arena.agents.progress_watch import ANSWERS, DEEPEST, EVERY, LISTED, ProgressWatch
 from arena.results.leaderboard import NOT_COUNTED
 from arena.results.run_folder import RunFolder
 from arena.schema import Session
@@ -51,9 +51,15 @@ def test_any_change_begins_the_count_again(change: str, tmp_path: Path) -> None:
 
 
 def test_a_workspace_too_large_to_compare_is_no_loop(tmp_path: Path) -> None:
-    for number in range(LISTED + 1):
-        (tmp_path / str(number)).touch()
-    assert not any(looping(ProgressWatch(tmp_path), range(3 * ANSWERS)))
+    (tmp_path / "large").mkdir()
+    for number in range(LISTED):
+        (tmp_path / "large" / str(number)).touch()
+    assert not any(looping(ProgressWatch(tmp_path), range(2 * ANSWERS)))
+
+
+def test_a_workspace_too_deep_to_compare_is_no_loop(tmp_path: Path) -> None:
+    tmp_path.joinpath(*["d"] * (DEEPEST + 1)).mkdir(parents=True)
+    assert not any(looping(ProgressWatch(tmp_path), range(2 * ANSWERS)))
 
 
 def test_a_watched_link_leads_nowhere(tmp_path: Path) -> None:
@@ -93,6 +99,14 @@ def test_a_loop_ends_the_session_and_the_run_counts(run: RunFolder, tmp_path: Pa
     assert played.agent_status not in NOT_COUNTED
     assert played.usage is not None
     assert played.usage.requests < 10 * ANSWERS
+
+
+@needs_sandbox
+def test_the_session_names_the_limit_that_cut_the_answer(run: RunFolder, tmp_path: Path) -> None:
+    cut = events({"model": "m-1", "choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": "length"}]})
+    played = asked(run, tmp_path, 1, "pass", Answer([cut]))
+    assert (played.agent_status, played.limit_reached) == ("complete", "output")
+    assert "the limit on one answer cut the model's last one" in played.message
 
 
 @needs_sandbox
