@@ -124,6 +124,17 @@ def test_a_limit_that_cut_the_answer_decides_nothing(tmp_path: Path, finish: str
         assert counts(agent.gateway, code=1)
 
 
+@pytest.mark.parametrize(("name", "passes"), [("m-1-codex", True), ("m-1-mini", False)])
+def test_a_listed_name_of_the_same_model_passes(tmp_path: Path, name: str, passes: bool):
+    choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}
+    answer = Answer([events({"model": name, "choices": [choice]})])
+    with run(tmp_path, "chat", answer, answers_as=("m-1-codex",)) as agent:
+        agent.ask()
+        settled(agent.gateway)
+        assert counts(agent.gateway) == passes
+        assert agent.gateway.usage().models == (name,)
+
+
 HARMLESS = ("a message that names Google's reason", "the same from Google", "a long echo", "a deep echo", "a large number")
 """Nothing in these looks like a failure of the provider."""
 
