@@ -1,15 +1,19 @@
 """Looking things up by name, and what a wrong name or a broken file says."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
+from command import ROOT
 
 from arena import catalog, paths
 from arena.agents.select import find_model
 from arena.errors import DataError, UsageError
 from arena.gateway.model.usage import list_price
 from arena.gateway.routes import routes
+from arena.schema import Harness, OwnModels
 
 PROBLEM = """\
 schema_version: 1
@@ -157,6 +161,13 @@ def test_shipped_models_are_in_the_price_list_of_their_route():
         for name, model in harness.models.items():
             if model.route:
                 assert list_price(routes()[model.route].prices, model.id or name), name
+
+
+def test_the_page_for_strangers_has_a_valid_harness():
+    page = (ROOT / "docs" / "bring_your_own_agent.md").read_text()
+    harness, own = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    assert Harness.model_validate(harness | {"name": "pi"}).models["pi-local"].route in routes()
+    assert OwnModels.model_validate(own).models["pi"]["pi-grok"].route in routes()
 
 
 def test_broken_harness_is_named_for_missing_models(harnesses):
