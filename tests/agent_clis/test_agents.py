@@ -106,7 +106,7 @@ FULL_TOKENS = {
     "opencode": 190_000,
     "kimi": 255_000,
     "gemini": 900_000,
-    "qwen": 990_000,
+    "qwen": 940_000,
 }
 """Input tokens that the answers report from the middle on: near what each CLI takes for the model's context."""
 SMALLER_CONTEXT = {"claude": '  CLAUDE_CODE_AUTO_COMPACT_WINDOW: "200000"  # of its 1,000,000\n'}
