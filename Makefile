@@ -1,7 +1,7 @@
 # make demo            one run of the built-in oracle, from nothing to a score; its results go to .cache/demo
 # make test            lint, types and tests        make check   the same without tests that read a clock, before each commit
 # make test-slow       tests of more than ten seconds each
-# make test-cli        the five agent CLIs (1.4 GB from npm) against a stub of their providers
+# make test-cli        the seven agent CLIs (2 GB from npm and PyPI) against a stub of their providers
 # make test-problems   every problem check on the CPU; CI (.ci/run) runs all four tests
 # make clean           remove .venv and the caches
 

@@ -6,6 +6,7 @@ A broken file raises only when it is named, or when all files are read.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +14,7 @@ from typing import TypeVar
 from arena import paths
 from arena.errors import DataError, UsageError
 from arena.files.documents import read_all, read_yaml, unknown
-from arena.schema import Hardware, Harness, Problem, Profile
+from arena.schema import Hardware, Harness, Model, OwnModels, Problem, Profile
 
 R = TypeVar("R")
 UNDIGESTED = ("solutions", "baselines")
@@ -31,15 +32,30 @@ def problems(folder: Path | None = None) -> dict[str, Problem]:
 
 
 def harness(name: str, folder: Path | None = None) -> Harness:
-    """The harness of that name; the files that it mounts must exist."""
+    """The harness of that name, with the user's own models; the files that it mounts must exist."""
     path = _file("harness", name, _yaml_files(folder or paths.harnesses()))
     found = read_yaml(path, Harness, name=name)
+    if folder is None and (own := own_models().get(name)):
+        found = found.model_copy(update={"models": {**found.models, **own}})
     for inside, file in found.files.items():
         if not (path.parent / file).is_file():
             raise DataError(f"{path}: files.{inside}: there is no file {file!r} beside it")
     if found.events and not (path.parent / found.events).is_file():
         raise DataError(f"{path}: events: there is no file {found.events!r} beside it")
     return found
+
+
+def own_models() -> Mapping[str, Mapping[str, Model]]:
+    """The user's own models by harness and name, from the file that $ARENA_MODELS names, else the user's folder. DataError."""
+    named = os.environ.get("ARENA_MODELS")
+    file = Path(named).expanduser() if named else paths.config() / "models.yaml"
+    if not named and not file.exists():
+        return {}
+    models, shipped = read_yaml(file, OwnModels).models, _yaml_files(paths.harnesses())
+    for name in models:
+        if name not in shipped:
+            raise DataError(f"{file}: models.{name}: {unknown('harness', name, shipped)}")
+    return models
 
 
 def harnesses(folder: Path | None = None) -> dict[str, Harness]:

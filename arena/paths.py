@@ -83,7 +83,7 @@ def cache() -> Path:
 
 
 def config() -> Path:
-    """Folder of the user's own routes and keys."""
+    """Folder of the user's own models, routes and keys."""
     return _xdg("XDG_CONFIG_HOME", ".config")
 
 

@@ -3,6 +3,7 @@
 import re
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -13,7 +14,7 @@ from arena.agents.run_spec import RunSpec, TimeLimits
 from arena.agents.select import SelectedModel, login_network, model_access, select_model
 from arena.errors import ArenaError, Faults, UsageError
 from arena.files.documents import unknown
-from arena.gateway.config import PATIENCE_S, Caps
+from arena.gateway.config import PATIENCE_S, Caps, ModelAccess
 from arena.gateway.network import Network
 from arena.results import annotations, baselines
 from arena.sandboxes.backends import backend
@@ -22,6 +23,10 @@ from arena.schema import Hardware, Problem, SweepPlace
 
 SILENCE_S = 900.0
 """An agent with a model may be silent this long: a build may take ten minutes without output."""
+UNASKED_S = 180.0
+"""Every agent CLI asks its model within seconds of its start. One that never does calls another address."""
+DEFAULT_USD = 100.0
+"""What a run may cost when no cap is given and the price is known. Without it a loop reached 533 USD in two minutes."""
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -41,7 +46,7 @@ class RunOptions(TypedDict, total=False):
     network: Network
     """What the agent may reach besides its model. Default: nothing."""
     caps: Caps
-    """Requests, tokens and USD that the run may use. Default: 2000 requests."""
+    """Requests, tokens and USD that the run may use. Default: 2000 requests, and 100 USD where the price is known."""
     patience: str | float
     """End the run after this long without a successful response of the provider. Default `5m`."""
     providers: Sequence[str]
@@ -82,7 +87,7 @@ def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> 
     if login:
         metered = caps != Caps() or patience_s != PATIENCE_S or exclude_backoff
         joined = faults.collect(lambda: _login_network(network, selected, metered))
-    access = None if login else faults.collect(lambda: model_access(selected, caps, patience_s))
+    access = None if login else faults.collect(lambda: _with_default_cap(model_access(selected, caps, patience_s)))
     steps = None
     if target is not None:
         folder, profile = paths.problems() / target[0].name, target[1].profile
@@ -92,14 +97,14 @@ def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> 
     )
     faults.raise_all()
     assert target and budget_s and chosen_backend and launch
-    silence_s = SILENCE_S if selected.model.route else None
+    silence_s, unasked_s = (SILENCE_S, UNASKED_S if access else None) if selected.model.route else (None, None)
     return RunSpec(
         selected=selected,
         launch=launch,
         problem=target[0],
         hardware=target[1],
         gpu=gpu,
-        times=TimeLimits(budget_s, silence_s=silence_s, without_backoff=exclude_backoff),
+        times=TimeLimits(budget_s, silence_s=silence_s, unasked_s=unasked_s, without_backoff=exclude_backoff),
         sandbox_name=sandbox,
         sandbox=chosen_backend,
         network=joined or network if login else network,
@@ -174,6 +179,17 @@ def ready() -> None:
     annotations.settle(paths.workspaces(), paths.annotations())
     annotations.read_all(paths.annotations())
     baselines.read_all(paths.baselines())
+
+
+def _with_default_cap(access: ModelAccess | None) -> ModelAccess | None:
+    """The access with a cap in USD, unless the user caps tokens or USD, or the cost of some answer may stay unknown."""
+    if access is None or access.caps.metered or (access.api == "chat" and not access.route.broker):
+        return access
+    from arena.gateway.model.usage import list_price  # the price list takes a tenth of a second to import
+
+    if list_price(access.route.prices, access.model) is None:
+        return access
+    return replace(access, caps=replace(access.caps, cost_usd=DEFAULT_USD))
 
 
 def _login_network(network: Network, selected: SelectedModel, metered: bool) -> Network:

@@ -253,8 +253,9 @@ def _manifest(spec: RunSpec) -> dict[str, Any]:
     return {
         **origin(),
         "sandbox": spec.sandbox_name,
-        "program": cli.recorded(harness.cli.program) if cli and harness.cli else None,
+        "program": cli.recorded(harness.cli) if cli and harness.cli else None,
         "base_url": spec.access.route.base_url if spec.access else None,
+        "answers_as": list(spec.access.answers_as) if spec.access else [],
         "allow": spec.access.route.allow.model_dump(mode="json") if spec.access else None,
         "caps": asdict(spec.access.caps) if spec.access else None,
         "network": spec.network.recorded(),

@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agents import AGENTS, missing
-from failing import BUDGET_S, BUDGETS_S, FAILURES, PATIENCE_S, Outcome, run_against_failure
+from failing import BUDGET_S, BUDGETS_S, CANNOT_HAPPEN, FAILURES, PATIENCE_S, Outcome, run_against_failure
 
 from arena import catalog
+from arena.agents.install import packages
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "tables" / "provider_failures.md"
 TITLE = (
@@ -33,16 +34,17 @@ def outcomes(harnesses: list[str]) -> dict[tuple[str, str], Outcome]:
             (failure, harness): pool.submit(run_against_failure, Path(folder, harness, failure), harness, failure)
             for failure in FAILURES
             for harness in harnesses
+            if (harness, failure) not in CANNOT_HAPPEN
         }
         return {key: future.result() for key, future in futures.items()}
 
 
 def table(found: dict[tuple[str, str], Outcome], harnesses: list[str]) -> str:
     """The table in Markdown."""
-    programs = [cli.packages[0].rpartition("/")[2] for name in harnesses if (cli := catalog.harness(name).cli)]
+    programs = [packages(cli)[0].title.rpartition("/")[2] for name in harnesses if (cli := catalog.harness(name).cli)]
     lines = [f"| the provider | {' | '.join(programs)} |", "|" + "---|" * (len(harnesses) + 1)]
     for failure, text in FAILURES.items():
-        cells = (found[failure, harness].cell() for harness in harnesses)
+        cells = (found[failure, harness].cell() if (failure, harness) in found else "cannot happen" for harness in harnesses)
         lines.append(f"| **{failure.replace('_', ' ')}**: {text} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -1,13 +1,19 @@
 """Looking things up by name, and what a wrong name or a broken file says."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
+from command import ROOT
 
 from arena import catalog, paths
 from arena.agents.select import find_model
 from arena.errors import DataError, UsageError
+from arena.gateway.model.usage import list_price
+from arena.gateway.routes import routes
+from arena.schema import Harness, OwnModels
 
 PROBLEM = """\
 schema_version: 1
@@ -125,6 +131,43 @@ def test_non_models_are_rejected(harnesses, spec):
 def test_model_of_two_harnesses_needs_its_harness(harnesses):
     with pytest.raises(UsageError, match="'shared' is in several harnesses: write one/shared or two/shared"):
         find_model("shared", harnesses)
+
+
+OWN = """\
+schema_version: 1
+models:
+  codex:
+    mine: {id: vendor/mine, route: openai, effort: low}
+    gpt-5.5: {route: openai, effort: low}
+"""
+
+
+def test_own_models_join_those_of_a_harness(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARENA_MODELS", str(tmp_path / "models.yaml"))
+    with pytest.raises(DataError, match=r"models\.yaml"):
+        catalog.harness("codex")
+    (tmp_path / "models.yaml").write_text(OWN)
+    assert (find_model("mine").model.id, find_model("mine").harness.name) == ("vendor/mine", "codex")
+    assert find_model("gpt-5.5").model.effort == "low"
+    assert "gpt-6-sol" in catalog.harness("codex").models
+    assert "mine" not in catalog.harness("claude").models
+    (tmp_path / "models.yaml").write_text(OWN.replace("codex:", "codx:"))
+    with pytest.raises(DataError, match=r"models\.yaml: models\.codx: unknown harness 'codx': did you mean 'codex'"):
+        catalog.harness("codex")
+
+
+def test_shipped_models_are_in_the_price_list_of_their_route():
+    for harness in catalog.harnesses().values():
+        for name, model in harness.models.items():
+            if model.route:
+                assert list_price(routes()[model.route].prices, model.id or name), name
+
+
+def test_the_page_for_strangers_has_a_valid_harness():
+    page = (ROOT / "docs" / "bring_your_own_agent.md").read_text()
+    harness, own = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    assert Harness.model_validate(harness | {"name": "pi"}).models["pi-local"].route in routes()
+    assert OwnModels.model_validate(own).models["pi"]["pi-grok"].route in routes()
 
 
 def test_broken_harness_is_named_for_missing_models(harnesses):

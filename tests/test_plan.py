@@ -1,16 +1,18 @@
 """The plan of a run: everything resolved once, and every fault reported at once."""
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
 from command import needs_sandbox
 
 from arena import catalog
+from arena.agents.install import packages
 from arena.errors import ArenaError, UsageError
 from arena.gateway.config import Caps
 from arena.gateway.network import Network
-from arena.plan import plan, seconds, unscorable
+from arena.plan import DEFAULT_USD, plan, seconds, unscorable
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +56,41 @@ def test_plan_reports_a_missing_cli_and_key_together():
     assert "paged_attention" in text
     assert "Claude Code is not installed in" in text and "`arena install claude`" in text
     assert "ANTHROPIC_API_KEY" in text
+
+
+@pytest.fixture
+def clis(tmp_path, monkeypatch):
+    """Folders that look as if the agent CLIs were installed, and keys."""
+    for harness in catalog.harnesses().values():
+        for package in packages(harness.cli) if harness.cli else ():
+            folder = tmp_path / "cli" / harness.name / "node_modules" / package.name
+            folder.mkdir(parents=True)
+            (folder / "package.json").write_text(json.dumps({"version": package.version}))
+        if harness.cli:
+            (tmp_path / "cli" / harness.name / "node_modules" / ".bin").mkdir(parents=True)
+            (tmp_path / "cli" / harness.name / "node_modules" / ".bin" / harness.cli.program).touch()
+    for name in ("ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "MOONSHOT_API_KEY"):
+        monkeypatch.setenv(name, "a-key-of-this-test")
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("model", "caps", "usd"),
+    [
+        ("claude-opus-4-7", Caps(), DEFAULT_USD),
+        ("claude-opus-4-7", Caps(requests=10), DEFAULT_USD),
+        ("claude-opus-4-7", Caps(cost_usd=500.0), 500.0),
+        ("claude-opus-4-7", Caps(tokens=10**6), None),  # the user's choice
+        ("claude/anthropic/claude-unheard-of", Caps(), None),  # no price
+        ("glm-5.3", Caps(), DEFAULT_USD),
+        ("kimi-k2.6-moonshot", Caps(), None),  # a chat program need not ask for the numbers
+    ],
+)
+def test_a_known_price_brings_a_default_cap(clis, model, caps, usd):
+    effort = "high" if "unheard" in model else None
+    access = plan("paged_attention", model, hardware="cpu", caps=caps, effort=effort).access
+    assert access is not None
+    assert (access.caps.cost_usd, access.caps.requests, access.caps.tokens) == (usd, caps.requests, caps.tokens)
 
 
 def test_plan_refuses_what_the_gpu_has_no_arithmetic_for():

@@ -60,7 +60,7 @@ class Launch:
             files=self.files,
             home={path: content.replace(KEY.encode(), key.encode()) for path, content in self.home.items()} | login,
             binds={} if self.cli is None else {install.INSIDE: self.cli.folder},
-            path=() if self.cli is None else (f"{install.INSIDE}/{install.BIN}",),
+            path=() if self.cli is None else tuple(f"{install.INSIDE}/{name}" for name in (install.NPM_BIN, install.BIN)),
             env={name: value.replace(KEY, key) for name, value in self.env.items()},
             stdin=prompt.encode() if prompt_by == "stdin" else b"",
             gpu=gpu,

@@ -25,6 +25,8 @@ class TimeLimits:
     """From the agent's report that it is done to SIGKILL."""
     silence_s: float | None = None
     """End the session after this long without output or traffic, while no request is under way. None: no such limit."""
+    unasked_s: float | None = None
+    """End the session when nothing has reached the gateway after this long. None: no such limit."""
     without_backoff: bool = False
     """Whether the time for which the provider failed is added to the budget."""
 

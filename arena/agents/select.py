@@ -92,6 +92,7 @@ def model_access(selected: SelectedModel, caps: Caps = Caps(), patience_s: float
         route=found,
         key=key(found),
         model=model.id or selected.model_name,
+        answers_as=model.answers_as,
         provider=model.provider,
         caps=caps,
         patience_s=patience_s,

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from arena.agents.progress_watch import ProgressWatch
 from arena.agents.run_spec import RunSpec
 from arena.agents.snapshots import Snapshots
 from arena.agents.status import Observed, decide
@@ -35,6 +36,10 @@ SOCKET = "model"
 LEDGER_DELAY_S = 0.5
 """The agent's last event may arrive this long before the gateway has written why its last request failed."""
 MESSAGE_CHARACTERS = 4000
+LIMITS = {
+    "context": "the model's context was full at its last answer",
+    "output": "the limit on one answer cut the model's last one",
+}
 LISTED_FILES = 10_000
 """Names compared at the top of the workspace to see whether anything changed; an agent may make millions."""
 
@@ -83,7 +88,7 @@ def play(
                 spec.sandbox.run(sandbox) as running,
                 Snapshots(running.workspace or run.work, run.snapshots, run.event) as snapshots,
             ):
-                start_s = time.monotonic()
+                start_s, watch = time.monotonic(), ProgressWatch(running.workspace or run.work)
                 trajectory = Trajectory(run.trajectory, spec.launch.read_events)
                 transcript = Transcript(running.stdout, running.stderr, run.agent, trajectory)
 
@@ -91,7 +96,9 @@ def play(
                     report(replace(progress, activity=_activity(trajectory, snapshots, gateway)))
 
                 try:
-                    end = supervise(running, transcript, spec.times, gateway, with_activity, start_s, snapshots.take)
+                    end = supervise(
+                        running, transcript, spec.times, gateway, with_activity, start_s, snapshots.take, watch.looping
+                    )
                     taken = snapshots.take()
                 finally:
                     # Also when the user interrupts: no process lives on, and the readers reach the end of their pipes.
@@ -114,12 +121,13 @@ def play(
     status, message = decide(observed)
     if running.lost.count:
         run.event("not_kept", count=running.lost.count, first=running.lost.first)
-    unkept = [text for text in (transcript.trouble, snapshots.trouble) if text]
+    cut = LIMITS[gateway.limit_reached] if gateway and gateway.limit_reached else ""
+    remarks = [text for text in (cut, transcript.trouble, snapshots.trouble) if text]
     if troubles := [*connection.troubles, *(gateway.troubles if gateway else ())]:
         run.event("network_trouble", troubles=troubles)
     session = Session(
         agent_status=status,
-        message=plain("; ".join([message, *_notes(running, trajectory, cleanup), *unkept, *troubles]), MESSAGE_CHARACTERS),
+        message=plain("; ".join([message, *_notes(running, trajectory, cleanup), *remarks, *troubles]), MESSAGE_CHARACTERS),
         exit_code=end.exit_code,
         started_at=started_at,
         elapsed_s=round(end.elapsed_s, 3),
@@ -134,6 +142,7 @@ def play(
         limits=dict(running.limits),
         usage=gateway.usage() if gateway else trajectory.usage if spec.login else None,
         account_fault=observed.account_fault if status == "provider_error" else "",
+        limit_reached=gateway.limit_reached if gateway else None,
         unpinned=spec.access is not None and spec.access.route.broker and not spec.access.provider,
     )
     run.event("session_ended", **session.model_dump(mode="json"))
@@ -190,6 +199,8 @@ def _observed(end: SessionEnd, transcript: Transcript, harness: Harness, gateway
             observed,
             stop=(stop.status, stop.message) if stop else None,
             requests=gateway.usage().requests,
+            arrived=gateway.arrived,
+            last_refusal=gateway.last_refusal,
             failed=gateway.last_failure if done_s is None else gateway.last_failure_before(done_s),
             refused=gateway.refused,
             account_fault=gateway.account_fault,

@@ -2,6 +2,8 @@
 
 the gateway stopped the run before the agent was done   budget_exhausted, provider_error; whatever ended the command
 no output and no traffic for long                       crashed
+many answers in a row, and nothing changes              crashed
+nothing reached the gateway for long                    no_activity
 the budget ended before the agent was done              deadline
 its last model request failed, and arena's own too      provider_error   by the gateway's ledger, never by the agent's report;
                                                                          also when the agent took a broken answer for the last
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from arena.agents.progress_watch import ANSWERS
 from arena.agents.supervisor import Cause
 from arena.schema import AgentStatus
 
@@ -44,6 +47,10 @@ class Observed:
     """Why the gateway stopped the run before the agent was done."""
     requests: int | None = None
     """To the model; None for an agent without one."""
+    arrived: int | None = None
+    """Requests of any kind that reached the gateway; None without one."""
+    last_refusal: str = ""
+    """Why the gateway last refused a request."""
     failed: str = ""
     """Why the last request to the model failed, of those that ended before the agent was done."""
     refused: bool = False
@@ -66,13 +73,17 @@ def _decide(observed: Observed) -> tuple[AgentStatus, str]:
         return observed.stop[0], f"{observed.stop[1]}; the command {end}"
     if observed.cause == "silence":
         return "crashed", f"the agent was silent for too long; the command {end}"
+    if observed.cause == "loop":
+        return "crashed", f"{ANSWERS} answers in a row changed nothing in the workspace; the command {end}"
+    if observed.cause == "unasked":
+        return "no_activity", f"{_unasked(observed)}; the command {end}"
     if observed.cause == "budget":
         trouble = f"; its last request to the model failed: {failed}" if failed else ""
         return "deadline", f"the budget ended; the command {end}{trouble}"
     if failed and (observed.done or code is not None):
         return "provider_error", f"its last request to the model failed: {failed}; the command {end}"
     if observed.requests == 0 and (observed.done or code == 0):
-        return "no_activity", f"the agent sent no request to its model; the command {end}; {observed.last_words}"
+        return "no_activity", f"{_unasked(observed)}; the command {end}; {observed.last_words}"
     if observed.refused:
         return "refused", f"the model refused; the command {end}"
     if observed.done:
@@ -80,9 +91,19 @@ def _decide(observed: Observed) -> tuple[AgentStatus, str]:
     return _without_report(observed, end)
 
 
+def _unasked(observed: Observed) -> str:
+    """Why no request of the agent went on to its model: a program that talks past the gateway is no model that fails."""
+    if observed.arrived == 0:
+        return "nothing of the agent reached the gateway: its program calls another address, or none"
+    if observed.last_refusal:
+        return f"the gateway passed no request of the agent on, the last because: {observed.last_refusal}"
+    return "the agent sent no request to its model"
+
+
 def _without_report(observed: Observed, end: str) -> tuple[AgentStatus, str]:
     if observed.exit_code != 0 or observed.done is False:
-        return "crashed", f"the command {end}; {observed.last_words}"
+        asked = f"{_unasked(observed)}; " if observed.requests == 0 else ""
+        return "crashed", f"{asked}the command {end}; {observed.last_words}"
     if not observed.events and not observed.changed:
         return "no_activity", "the command ended at once with exit code 0, without an event and without a change in the workspace"
     if observed.reports_its_end:

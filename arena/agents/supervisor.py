@@ -1,4 +1,4 @@
-"""Supervise an agent at work, until it ends, lingers too long, uses up its budget, falls silent, or the gateway stops the run."""
+"""Supervise an agent at work until it ends, lingers, uses up its budget, falls silent, makes no progress, or is stopped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PERIOD_S = 0.25
 STOP_GRACE_S = 3.0
 """From SIGTERM to SIGKILL when the gateway stops the run or the agent falls silent: there is nothing left for it to do."""
 
-Cause = Literal["itself", "budget", "silence", "gateway"]
+Cause = Literal["itself", "budget", "silence", "gateway", "loop", "unasked"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,14 @@ class Traffic(Protocol):
         """Requests under way."""
 
     @property
+    def answers(self) -> int:
+        """Good answers of the model."""
+
+    @property
+    def arrived(self) -> int:
+        """Requests of any kind that reached the gateway."""
+
+    @property
     def active_s(self) -> float:
         """When the last byte passed, on the monotonic clock."""
 
@@ -95,10 +103,12 @@ def supervise(
     report: Callable[[Progress], None],
     start_s: float,
     take: Callable[[], object],
+    looping: Callable[[int], bool] = lambda answers: False,
 ) -> SessionEnd:
     """Wait until the session ends, by the monotonic clock, which the agent cannot set. The session began at `start_s`.
 
-    `take` takes the submission: called before the agent is asked to end, so that its grace is no working time.
+    `take` takes the submission: called before the agent is asked to end, so that its grace is no working time. `looping` tells
+    whether the agent makes no progress, by the number of good answers.
     """
     while True:
         # One more budget at most: an agent can make its provider fail, by too many requests for one.
@@ -116,7 +126,8 @@ def supervise(
         done = transcript.trajectory.ended_s is not None
         if done and done_s is not None and left_s <= 0:
             return SessionEnd(None, "itself", elapsed_s, granted_s)
-        cause = None if done else "budget" if time.monotonic() >= end_s else _early_cause(transcript, times, traffic)
+        cause = None if done else "budget" if time.monotonic() >= end_s else _early_cause(transcript, times, traffic, elapsed_s)
+        cause = "loop" if cause is None and not done and traffic and looping(traffic.answers) else cause
         if cause is not None:
             report(Progress("stopping", transcript.last, elapsed_s, times.budget_s))
             if traffic:
@@ -128,10 +139,12 @@ def supervise(
         report(Progress("lingering" if done else "agent", transcript.last, elapsed_s, times.budget_s))
 
 
-def _early_cause(transcript: Transcript, times: TimeLimits, traffic: Traffic | None) -> Cause | None:
+def _early_cause(transcript: Transcript, times: TimeLimits, traffic: Traffic | None, elapsed_s: float) -> Cause | None:
     """Why the session should end before its budget; None while it should not."""
     if traffic is not None and traffic.stop is not None:
         return "gateway"
+    if traffic is not None and times.unasked_s is not None and not traffic.arrived and elapsed_s > times.unasked_s:
+        return "unasked"
     if times.silence_s is not None and not (traffic and traffic.in_flight):
         heard_s = max(transcript.heard_s, traffic.active_s if traffic else 0.0)
         if time.monotonic() - heard_s > times.silence_s:

@@ -36,6 +36,7 @@ MARKS = {"ok": "[green]ok     [/]", "missing": "[bold red]missing[/]", "note": "
     shell_complete=options.models_complete,
     help="Try this model: its CLI, its key, a request, a task in the sandbox.",
 )
+@click.option("--models", is_flag=True, help="Say which models the price list and their routes know.")
 @click.option("--effort", metavar="E", help="With --model: ask for this effort instead of the one in its harness.")
 @options.provider
 @options.gpu
@@ -46,6 +47,7 @@ def doctor(
     context: click.Context,
     scoring: bool,
     model: str | None,
+    models: bool,
     effort: str | None,
     provider: tuple[str, ...],
     unpinned: bool,
@@ -57,7 +59,7 @@ def doctor(
     checks = []
     selected = select_model(model, effort=effort, providers=provider, unpinned=unpinned) if model else None
     model_checks = _model(selected, sandbox_name) if selected else ()
-    for check in itertools.chain(_checks(sandbox_name, scoring, gpu), model_checks):
+    for check in itertools.chain(_checks(sandbox_name, scoring, gpu), _models() if models else (), model_checks):
         checks.append(check)
         if not as_json:
             tell(f"{MARKS[check.state]} {check.name:18} {safe(check.detail)}")  # `canary load_inline` is the longest name
@@ -101,6 +103,12 @@ def _settings() -> Iterator[Check]:
         yield Check(each.name, "ok", f"{each.value}, from {each.origin}")
     others = "the others are arena's own defaults" if made else "arena's own defaults"
     yield Check("settings", "ok", f"{others} ({settings.FILE} here or in {paths.config()} changes them)")
+
+
+def _models() -> Iterator[Check]:
+    from arena.doctor import models  # the price list takes a tenth of a second to import
+
+    yield from models.checks()
 
 
 def _model(selected: SelectedModel, sandbox_name: str) -> Iterator[Check]:

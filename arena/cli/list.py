@@ -7,9 +7,12 @@ import rich_click as click
 from rich.table import Table
 
 from arena import catalog, paths
+from arena.agents.install import packages
 from arena.cli import options
 from arena.cli.console import answering, data, safe, tell, tell_table, verdict
 from arena.cli.render import uncounted
+from arena.errors import DataError, UsageError
+from arena.files.documents import unknown
 from arena.gateway.routes import routes
 from arena.results import annotations, run_folder
 from arena.schema import Passed
@@ -39,9 +42,27 @@ def _models() -> Rows:
     ]
 
 
+def _prices() -> Rows:
+    """The models that a provider is paid for, with the prices that the list knows."""
+    from arena.gateway.model.usage import ListPrice, list_price  # the price list takes a tenth of a second to import
+
+    known = routes()
+    rows: Rows = []
+    for harness in catalog.harnesses().values():
+        for name, model in harness.models.items():
+            if model.route is None:
+                continue
+            if model.route not in known:
+                raise DataError(f"model {name} of harness {harness.name}: {unknown('route', model.route, known)}")
+            listed = list_price(known[model.route].prices, model.id or name)
+            usd = {f"{kind}_usd": listed and getattr(listed, kind) for kind in ListPrice._fields}
+            rows.append({"name": name, "harness": harness.name, "id": model.id or name, "route": model.route} | usd)
+    return rows
+
+
 def _harnesses() -> Rows:
     return [
-        {"name": h.name, "title": h.title, "models": len(h.models), "program": h.cli.packages[0] if h.cli else None}
+        {"name": h.name, "title": h.title, "models": len(h.models), "program": packages(h.cli)[0].title if h.cli else None}
         for h in catalog.harnesses().values()
     ]
 
@@ -100,10 +121,13 @@ LISTS: dict[str, Callable[[], Rows]] = {
 
 @click.command("list")
 @click.argument("what", metavar="WHAT", type=click.Choice(list(LISTS)))
+@click.option("--prices", is_flag=True, help="With models: add the listed USD for a million tokens.")
 @options.as_json
-def list_(what: str, as_json: bool) -> None:
+def list_(what: str, prices: bool, as_json: bool) -> None:
     """List the problems, models, harnesses, routes, hardware or runs."""
-    rows = LISTS[what]()
+    if prices and what != "models":
+        raise UsageError(f"--prices is for models: `arena list models --prices`, not {what}")
+    rows = _prices() if prices else LISTS[what]()
     if as_json:
         data(rows)
     elif not rows:

@@ -98,7 +98,12 @@ _requests = click.option(
 _tokens = click.option(
     "--max-tokens", type=click.IntRange(1), metavar="N", help="Limit the tokens of all kinds together, per run."
 )
-_cost = click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Limit the known cost, per run.")
+_cost = click.option(
+    "--max-cost",
+    type=click.FloatRange(0, min_open=True),
+    metavar="USD",
+    help="Limit the known cost, per run. Default: 100 where it is known.",
+)
 _patience = click.option(
     "--patience", default="5m", show_default=True, metavar="T", help="Fail the run after this long without a successful response."
 )
@@ -204,3 +209,11 @@ def say_hardware(hardware_name: str | None, hardware: Hardware, gpu: int) -> Non
     if hardware_name is None:
         why = "no GPU was found here" if hardware.profile == "cpu" else f"GPU {gpu} is {safe(hardware.title)}"
         tell(f"hardware {hardware.name}: {why} (--hardware chooses another)")
+
+
+def say_caps(caps: Caps | None) -> None:
+    """Print what ends a run early, defaults among it."""
+    if caps is not None:
+        tokens = f", {caps.tokens} tokens" if caps.tokens is not None else ""
+        usd = f", {caps.cost_usd:g} USD" if caps.cost_usd is not None else ""
+        tell(f"caps: {caps.requests} requests{tokens}{usd} (--max-requests, --max-tokens, --max-cost)")

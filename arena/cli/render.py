@@ -90,6 +90,8 @@ def usage_words(usage: Usage) -> str:
     """The use of the model on one line."""
     tokens_in = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     cost = "cost unknown" if usage.cost_usd is None else f"{usage.cost_usd:.4f} USD ({usage.cost_source})"
+    if usage.cost_at_least_usd is not None:
+        cost = f"at least {usage.cost_at_least_usd:.4f} USD"
     failed = f", {usage.failed} of them failed" if usage.failed else ""
     unmetered = f", {usage.unmetered} of them unmetered" if usage.unmetered else ""
     tokens_out = usage.output_tokens + usage.reasoning_tokens

@@ -99,6 +99,7 @@ def run(
     )
     options.say_settings(context)
     options.say_hardware(hardware_name, spec.hardware, gpu)
+    options.say_caps(spec.access.caps if spec.access else None)
     if dry_run:
         _show_plan(spec, trials, as_json)
         return

@@ -11,11 +11,12 @@ from pydantic import TypeAdapter
 from arena.cli.console import data, safe, tell
 from arena.files import documents
 from arena.results.board import Board
-from arena.schema import Annotation, Baselines, Hardware, Harness, Problem, Score, Sweep
+from arena.schema import Annotation, Baselines, Hardware, Harness, OwnModels, Problem, Score, Sweep
 
 RECORDS: dict[str, Any] = {
     "problem": Problem,
     "harness": Harness,
+    "models": OwnModels,
     "hardware": Hardware,
     "score": Score,
     "annotation": Annotation,

@@ -130,7 +130,7 @@ def _agent(spec: RunSpec, report: Callable[[Progress], None]) -> Check:
         played = session.play(spec, run, TASK, report=report).session
         solution = run.work / "solution.py"
         wrote = solution.is_file() and not solution.is_symlink() and solution.read_bytes().strip() == b"x = 1"
-        ran = any(
+        ran = not spec.selected.harness.events or any(  # without events nothing shows the command
             "PASS" in str(step.get("output", ""))
             for line in run.trajectory.read_bytes().splitlines()
             if (step := json.loads(line)).get("kind") == "result"

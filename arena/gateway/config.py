@@ -43,6 +43,8 @@ class ModelAccess:
     """The real key, which never enters the sandbox; None for a route without one."""
     model: str
     """The provider's name for it. The gateway refuses a request for any other."""
+    answers_as: tuple[str, ...] = ()
+    """Further names under which the same model may answer."""
     provider: tuple[str, ...] = ()
     """The pin on a broker's route: which providers may answer, in this order. Empty: any."""
     caps: Caps = Caps()

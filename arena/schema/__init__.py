@@ -13,10 +13,12 @@ from arena.schema.harness import (
     Api,
     Cli,
     DefaultLimits,
+    Download,
     Harness,
     Limits,
     Login,
     Model,
+    OwnModels,
     Route,
     Routes,
 )
@@ -48,10 +50,10 @@ from arena.schema.sweep import Grid, ModelChoice, Retry, Stop, Sweep, SweepPlace
 
 __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
-    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "DType", "DefaultLimits", "Device", "EndedSession",
-    "Errors", "Evidence", "Figure", "Grid", "Hardware", "Harness", "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login",
-    "Metric", "Model", "ModelChoice", "Name", "Network", "Passed", "Positive", "Problem", "Profile", "Quote", "Rate",
-    "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route", "Routes", "Score", "ScoreHead", "Session", "Shape",
-    "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep", "SweepPlace", "Tensor", "TimedShape", "Timings",
-    "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",
+    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "DType", "DefaultLimits", "Device", "Download",
+    "EndedSession", "Errors", "Evidence", "Figure", "Grid", "Hardware", "Harness", "JudgeFailed", "Kernel", "LaunchMode",
+    "Limits", "Login", "Metric", "Model", "ModelChoice", "Name", "Network", "OwnModels", "Passed", "Positive", "Problem",
+    "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route", "Routes", "Score",
+    "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep", "SweepPlace", "Tensor",
+    "TimedShape", "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",
 ]  # fmt: skip

@@ -90,22 +90,32 @@ class AccountFaults(Record):
     """Names of failures that the agent's own traffic may have caused, besides status 429."""
 
 
-class Cli(Record):
-    """The agent's CLI. npm installs it into its own folder; the sandbox shows it read-only at /opt/cli."""
+class Download(Record):
+    """A program that lies at an address: an archive (tar or zip), or the program itself."""
 
-    packages: tuple[str, ...] = Field(min_length=1)
-    """npm packages, each `name@version`; the first is the CLI itself."""
+    name: str
+    version: str
+    url: str = Field(pattern=r"^https?://[^\s]+$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Of what lies there. Arena keeps nothing that differs."""
+
+
+class Cli(Record):
+    """The agent's CLI. It has a folder of its own, which the sandbox shows read-only at /opt/cli."""
+
+    packages: tuple[str | Download, ...] = Field(min_length=1)
+    """npm packages as `name@version`, Python packages as `pip:name@version`, and downloads; the first is the CLI itself."""
     program: str
-    """The CLI's name in `node_modules/.bin`."""
+    """The command that the first package installs; of a download the file of that name in it."""
     versions: str
     """Versions of the first package that arena supports, such as `>=2.1,<3`."""
 
     @field_validator("packages")
     @classmethod
-    def _are_named_with_their_version(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
+    def _are_named_with_their_version(cls, packages: tuple[str | Download, ...]) -> tuple[str | Download, ...]:
         for package in packages:
-            if not re.fullmatch(r"(@[\w.-]+/)?[\w.-]+@[\w.+-]+", package):
-                raise ValueError(f"{package!r}: give name@version, such as opencode-ai@1.18.33")
+            if isinstance(package, str) and not re.fullmatch(r"(pip:|@[\w.-]+/)?[\w.-]+@[\w.+-]+", package):
+                raise ValueError(f"{package!r}: give name@version, such as opencode-ai@1.18.33, or pip:name@version")
         return packages
 
     @field_validator("versions")
@@ -133,6 +143,8 @@ class Model(Record):
     title: str = ""
     id: str | None = None
     """The provider's name for the model. None: the same name as here."""
+    answers_as: tuple[str, ...] = ()
+    """Further names of the same model in answers, such as that of a snapshot: none of them counts as another model."""
     route: Name | None = None
     """The route to the model (`arena list routes`). None: the harness needs no model."""
     provider: tuple[str, ...] = ()
@@ -141,6 +153,14 @@ class Model(Record):
     plays: str | None = None
     """Built-in harness only: the solution of the problem that it replays, `nothing`, or `run:{name}` for a stored run.
     `{name}` stands for the part of `--model` after the slash."""
+
+
+class OwnModels(Record):
+    """The user's own models file, `~/.config/arena/models.yaml`."""
+
+    schema_version: Literal[1]
+    models: Mapping[Name, Mapping[str, Model]]
+    """Models by harness and name. They replace shipped ones of the same name."""
 
 
 class Limits(Record):

@@ -60,6 +60,8 @@ class Usage(Record):
     reasoning_tokens: int = 0
     cost_usd: float | None = None
     """None when unknown, never 0."""
+    cost_at_least_usd: float | None = None
+    """Where the cost is unknown: that of the answers whose cost is known. None: no cost is known, or all are."""
     cost_source: Literal["provider", "prices", "mixed"] | None = None
     """provider: from the answers; prices: tokens times the price table; mixed: both."""
     models: tuple[str, ...] = ()
@@ -100,6 +102,8 @@ class Session(Record):
     """None for an agent without a model."""
     account_fault: str = ""
     """What the user should do about the account at the provider, when its fault ended the session: no run works before that."""
+    limit_reached: Literal["context", "output"] | None = None
+    """What cut the model's last answer: the model's context, or the limit on one answer. It decides no status."""
     unpinned: bool = False
     """True when a broker was free to choose the provider."""
 

@@ -34,8 +34,10 @@ class Agent:
     id: str
     effort: str
     """As in the ledger: what the request really contained."""
-    subagent: tuple[str, str]
+    subagent: tuple[str, str] = ("", "")
     """The tool that starts another agent, and its arguments; empty where there is none."""
+    ends_by: tuple[str, ...] = ()
+    """Words for the stub's command line that end the session, for a CLI that no final text ends."""
 
 
 def _explorer(tool: str, **arguments: str) -> tuple[str, str]:
@@ -46,7 +48,7 @@ AGENTS = {
     agent.harness: agent
     for agent in (
         Agent("claude", "claude-opus-4-7", "claude-opus-4-7", "max", _explorer("Agent", subagent_type="Explore", model="haiku")),
-        Agent("codex", "gpt-5.5", "gpt-5.5", "xhigh", ("", "")),
+        Agent("codex", "gpt-5.5", "gpt-5.5", "xhigh"),
         Agent("opencode", "glm-5.1", "z-ai/glm-5.1", "high", _explorer("task", subagent_type="explore")),
         Agent("kimi", "kimi-k2.6-moonshot", "kimi-k2.6", "high", _explorer("Agent", subagent_type="explore")),
         Agent(
@@ -56,10 +58,18 @@ AGENTS = {
             "HIGH",
             ("invoke_agent", json.dumps({"agent_name": "cli_help", "prompt": "Look around."})),
         ),
+        Agent("qwen", "qwen3.8-max-qwen-code", "qwen/qwen3.8-max-0902", "high", _explorer("agent", subagent_type="Explore")),
+        Agent(
+            "mini",
+            "glm-5.3-mini",
+            "z-ai/glm-5.3",
+            "high",
+            ends_by=("--use", "bash", json.dumps({"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"})),
+        ),
     )
 }
-ANSWERS_AS = "Z.AI"
-"""The broker's name for the provider to which opencode's model is pinned."""
+ANSWERS_AS = {"qwen": "Alibaba"}
+"""The broker's name for the provider to which a harness's model is pinned, where it is not Z.AI."""
 
 
 def missing(harness: str) -> str | None:
@@ -138,7 +148,9 @@ def play(
     """
     folder.mkdir(parents=True, exist_ok=True)
     command = ("run", "--problem", "paged_attention", "--hardware", "cpu", "--model", f"{agent.harness}/{agent.model}", "--json")
-    with against_a_stub(folder, "--provider", ANSWERS_AS, *stub_words, solution=solution) as (arena, stub, env):
+    provider = ("--provider", ANSWERS_AS.get(agent.harness, "Z.AI"))
+    ends_by = () if "loop" in stub_words else agent.ends_by
+    with against_a_stub(folder, *provider, *stub_words, *ends_by, solution=solution) as (arena, stub, env):
         for name, (old, new) in edits.items():
             file = arena.tree / "harnesses" / f"{name}.yaml"
             file.write_text(file.read_text().replace(old, new))

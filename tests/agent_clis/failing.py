@@ -26,7 +26,10 @@ FAILURES = {
     "other_model": "another model answers; with opencode also another provider",
 }
 """Failure, by the stub's mode: what the provider does."""
-EXPECTED = {failure: "provider_error" for failure in FAILURES} | {"loop": "deadline", "hang": "deadline"}
+EXPECTED = {failure: {"provider_error"} for failure in FAILURES} | {"loop": {"deadline", "crashed"}, "hang": {"deadline"}}
+"""How such a run may end. A loop is noticed after 200 answers, where the CLI is quick enough for so many."""
+CANNOT_HAPPEN = {("mini", "early")}
+"""mini-SWE-agent asks for whole answers, not for streams, so none ends early."""
 
 
 @dataclass(frozen=True)

@@ -53,12 +53,12 @@ def test_run_from_prompt_to_score(agent: Agent, tmp_path: Path) -> None:
     assert usage["models"] == [agent.id]
 
     prompt = (played.folder / "work" / "PROMPT.md").read_text().strip()
-    if agent.harness == "kimi":
-        prompt = "Read PROMPT.md and do what it says."  # it reads no prompt from standard input
+    if agent.harness in ("kimi", "mini", "qwen"):
+        prompt = "Read PROMPT.md and do what it says."  # they read no prompt from standard input
     assert prompt in every_text(bodies(played)[0])
-    kinds = [step["kind"] for step in played.steps]
-    assert {"call", "result", "text", "end"} <= set(kinds)
-    assert any("check.py" in str(step["input"]) for step in played.steps if step["kind"] == "call")
+    if agent.harness != "mini":  # it prints text for people only
+        assert {"call", "result", "text", "end"} <= {step["kind"] for step in played.steps}
+        assert any("check.py" in str(step["input"]) for step in played.steps if step["kind"] == "call")
 
     seen = (played.folder / "work" / "seen.txt").read_text()
     assert "HOME=/home/agent" in seen and seen.endswith("searched\n")
@@ -82,8 +82,8 @@ def test_usage_steps_match_the_answers_sent(agent: Agent, tmp_path: Path, small:
     """Arena records the gateway's count instead; but with a login only the reader counts, so it must count right."""
     played = play(tmp_path, agent, ("--budget", "2m"), "--thinking", "--check", "true", solution=small)
     steps = [step for step in played.steps if step["kind"] == "usage"]
-    if agent.harness == "kimi":
-        assert steps == []  # it reports no usage
+    if agent.harness in ("kimi", "qwen", "mini"):
+        assert steps == []  # they report no usage, or in a form that no reader needs: none has a login
         return
     assert {name: sum(step[f"{name}_tokens"] for step in steps) for name in SUMMED} == played.stub.usage()
 
@@ -100,9 +100,18 @@ def test_no_other_model_is_asked(agent: Agent, tmp_path: Path, small: Path) -> N
 
 
 LONG_TURNS = 60
-FULL_TOKENS = {"claude": 190_000, "codex": 265_000, "opencode": 190_000, "kimi": 255_000, "gemini": 900_000}
+FULL_TOKENS = {
+    "claude": 190_000,
+    "codex": 265_000,
+    "opencode": 190_000,
+    "kimi": 255_000,
+    "gemini": 900_000,
+    "qwen": 940_000,
+}
 """Input tokens that the answers report from the middle on: near what each CLI takes for the model's context."""
 SMALLER_CONTEXT = {"claude": '  CLAUDE_CODE_AUTO_COMPACT_WINDOW: "200000"  # of its 1,000,000\n'}
+SUMMARIES = {"claude": 2}
+"""Requests for a summary, where it is not one: Claude Code sends the same one again."""
 NEVER_COMPACTS = {"gemini"}
 """Gemini CLI splits its history only before a message of the user, and a session of one prompt has one: nothing is before it."""
 
@@ -110,6 +119,8 @@ NEVER_COMPACTS = {"gemini"}
 def test_long_session_with_a_full_context_completes(agent: Agent, tmp_path: Path, small: Path) -> None:
     """60 turns, in whose middle the context is full: the CLI asks the same model for a summary and works on."""
     name = agent.harness
+    if agent.ends_by:
+        pytest.skip("the stub ends its session after the script, so it is never long")
     words = ("--length", str(LONG_TURNS), "--crowded", str(FULL_TOKENS[name]), "--check", "true")
     added = {name: ("\nenv:\n", "\nenv:\n" + SMALLER_CONTEXT[name])} if name in SMALLER_CONTEXT else {}
     played = play(tmp_path, agent, ("--budget", "2m"), *words, solution=small, edits=added)
@@ -129,7 +140,8 @@ def test_long_session_with_a_full_context_completes(agent: Agent, tmp_path: Path
     sizes = {line["number"]: len(json.dumps(line["body"])) for line in played.stub.requests()}
     middle = next(number for number, line in answers.items() if line["turn"] == LONG_TURNS // 2 and not line["side"])
     shrunk = any(after < before for before, after in pairwise(size for number, size in sizes.items() if number >= middle))
-    assert (len(sides), shrunk) == ((0, False) if name in NEVER_COMPACTS else (1, True)), (sides, list(sizes.values()))
+    expected = (0, False) if name in NEVER_COMPACTS else (SUMMARIES.get(name, 1), True)
+    assert (len(sides), shrunk) == expected, (sides, list(sizes.values()))
 
 
 def test_broker_requests_name_the_allowed_provider(tmp_path: Path, small: Path) -> None:
@@ -154,7 +166,7 @@ def test_own_server_is_asked_for_its_usage(harness: str, effort: dict, tmp_path:
     """A server with OpenAI's fields only, such as vLLM: no broker, and no usage in a stream unless the request asks for it."""
     if reason := missing(harness):
         pytest.skip(reason)
-    agent = Agent(harness, "own/org/some-model", "org/some-model", "high", ("", ""))
+    agent = Agent(harness, "own/org/some-model", "org/some-model", "high")
     words = ("--budget", "2m", "--effort", "high")
     played = play(tmp_path, agent, words, "--thinking", "--check", "true", solution=small)
     session, usage = played.session, played.session["usage"]
@@ -169,12 +181,21 @@ def test_own_server_is_asked_for_its_usage(harness: str, effort: dict, tmp_path:
     assert "thinking" in {step["kind"] for step in played.steps} or harness == "kimi"
 
 
+def test_claude_may_answer_at_length(tmp_path: Path, small: Path) -> None:
+    """Effort `max` thinks long: at 64,000 tokens the answer would be cut."""
+    if reason := missing("claude"):
+        pytest.skip(reason)
+    played = play(tmp_path, AGENTS["claude"], ("--budget", "2m"), "--check", "true", solution=small)
+    assert played.session["agent_status"] == "complete", played.session["message"]
+    assert {body["max_tokens"] for body in bodies(played)} == {128_000}
+
+
 @pytest.mark.parametrize(("model", "tokens"), [("gemini-2.5-flash", 24576), ("gemini-2.5-pro", 32768)])
 def test_gemini_2_gets_its_largest_thinking_budget(model: str, tokens: int, tmp_path: Path, small: Path) -> None:
     """A larger budget is an error at Google."""
     if reason := missing("gemini"):
         pytest.skip(reason)
-    agent = Agent("gemini", f"google/{model}", model, "high", ("", ""))
+    agent = Agent("gemini", f"google/{model}", model, "high")
     played = play(tmp_path, agent, ("--budget", "2m", "--effort", "high"), "--check", "true", solution=small)
     assert played.session["agent_status"] == "complete", played.session["message"]
     assert {body["generationConfig"]["thinkingConfig"]["thinkingBudget"] for body in bodies(played)} == {tokens}
@@ -182,7 +203,8 @@ def test_gemini_2_gets_its_largest_thinking_budget(model: str, tokens: int, tmp_
 
 def test_doctor_checks_the_model_end_to_end(agent: Agent, tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text("x = 1\n")
-    with against_a_stub(tmp_path, "--provider", ANSWERS_AS, solution=tmp_path / "task.py") as (arena, _, env):
+    words = ("--provider", ANSWERS_AS.get(agent.harness, "Z.AI"), *agent.ends_by)
+    with against_a_stub(tmp_path, *words, solution=tmp_path / "task.py") as (arena, _, env):
         done = arena("doctor", "--model", f"{agent.harness}/{agent.model}", env=env)
         assert done.code == 0, done.out + done.err
         for what in ("program", "route and key", "request", "agent"):
@@ -194,7 +216,7 @@ def test_codex_offers_tools_in_three_ways(model: str, tmp_path: Path, small: Pat
     """A free-form patch, a program in JavaScript, and a shell alone."""
     if reason := missing("codex"):
         pytest.skip(reason)
-    agent = Agent("codex", f"openai/{model}", model, "high", ("", ""))
+    agent = Agent("codex", f"openai/{model}", model, "high")
     played = play(tmp_path, agent, ("--budget", "2m", "--effort", "high"), "--check", "true", solution=small)
     assert played.session["agent_status"] == "complete", played.session["message"]
     assert (played.folder / "work" / "solution.py").read_text() == SMALL

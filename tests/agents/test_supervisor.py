@@ -35,6 +35,8 @@ class Failing:
     stop: object = None
     in_flight: int = 0
     active_s: float = 0.0
+    answers: int = 0
+    arrived: int = 1
 
     def leaving(self) -> None:
         pass

@@ -6,9 +6,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from provider import STREAMS, TOKENS, events
+from provider import STREAMS, TOKENS, access, events
 
-from arena.gateway.model.answers import PARSERS, AnswerReader, EventParser, Facts, wrong_model, wrong_provider
+from arena.gateway.model.answers import (
+    PARSERS,
+    AnswerReader,
+    EventParser,
+    Facts,
+    limit_reached,
+    wrong_answer,
+    wrong_model,
+    wrong_provider,
+)
 from arena.gateway.model.ledger import Tokens
 from arena.gateway.model.usage import reported_usd, tokens
 from arena.schema import Api
@@ -330,6 +339,42 @@ def test_refusals_are_recognised(api: Api, event: Any):
 )
 def test_answers_of_another_model_are_recognised(requested: str, answered: str | None, broker: bool, wrong: bool):
     assert wrong_model(requested, answered, broker=broker) == wrong
+
+
+@pytest.mark.parametrize(
+    ("answered", "wrong"),
+    [
+        ("gpt-5.5", False),
+        ("gpt-5.5-codex", False),
+        ("gpt-5.5-codex-2026-05-01", False),
+        ("gpt-5.5-codex-mini", True),
+        ("gpt-5.5-chat", True),
+        ("gpt-6-sol", True),
+    ],
+)
+def test_only_listed_names_count_as_the_same_model(answered: str, wrong: bool):
+    asked = access("responses", "http://127.0.0.1:1", model="gpt-5.5", answers_as=("gpt-5.5-codex",))
+    assert bool(wrong_answer(asked, Facts(model=answered))) == wrong
+
+
+@pytest.mark.parametrize(
+    ("finish", "names", "message", "limit"),
+    [
+        ("max_tokens", (), "", "output"),
+        ("length", (), "", "output"),
+        ("max_output_tokens", (), "", "output"),
+        ("MAX_TOKENS", (), "", "output"),
+        ("model_context_window_exceeded", (), "", "context"),
+        (None, ("invalid_request_error", "context_length_exceeded"), "too long", "context"),
+        (None, ("invalid_request_error",), "prompt is too long: 1000001 tokens > 1000000 maximum", "context"),
+        (None, (), "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).", "context"),
+        (None, (), "This model's maximum context length is 32768 tokens.", "context"),
+        (None, ("invalid_request_error",), "tools.0: the text 'prompt is too long' is no name", None),
+        ("end_turn", (), "", None),
+    ],
+)
+def test_limits_that_cut_an_answer_are_recognised(finish: str | None, names: tuple[str, ...], message: str, limit: str | None):
+    assert limit_reached(finish, names, message) == limit
 
 
 @pytest.mark.parametrize(

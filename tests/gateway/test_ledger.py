@@ -182,6 +182,15 @@ def test_429_beside_other_requests_is_no_back_off():
     assert busy.failing_since_s == 11.0  # the provider's own failure, however many ask
 
 
+def test_an_unknown_cost_leaves_what_is_known_as_the_least():
+    priced: Any = {"tokens": Tokens(1), "cost_usd": 0.5, "cost_source": "prices"}
+    unpriced: Any = {"tokens": Tokens(1)}
+    assert totals(began(1), ended(1, **priced)).usage.cost_at_least_usd is None
+    assert totals(began(1), ended(1, **unpriced)).usage.cost_at_least_usd is None
+    both = totals(began(1), ended(1, **priced), began(2), ended(2, **unpriced)).usage
+    assert (both.cost_usd, both.cost_at_least_usd) == (None, 0.5)
+
+
 def test_only_the_first_names_are_kept():
     many = totals(*[began(n, effort=f"e{n}") for n in range(99)], *[ended(n, model=f"m{n}", provider=f"p{n}") for n in range(99)])
     assert (len(many.usage.efforts), len(many.usage.models), len(many.usage.providers)) == (16, 16, 16)

@@ -87,6 +87,54 @@ def test_no_request_discards_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert len(agent.upstream.own_received) >= (way not in HARMLESS and not (way in ("403", "404") and not first))
 
 
+NO_PROVIDER = json_answer(404, {"error": {"message": "No allowed providers are available for the selected model.", "code": 404}})
+PIN = {"order": ["deepinfra"], "allow_fallbacks": False}
+
+
+def test_a_brokers_404_on_a_pin_discards_the_run(tmp_path: Path):
+    with run(tmp_path, "chat", GOOD, NO_PROVIDER, provider=("deepinfra",), broker=True) as agent:
+        for _ in range(2):
+            agent.ask(agent.body(provider=PIN))
+        settled(agent.gateway)
+        assert not counts(agent.gateway, code=1)
+        assert "No allowed providers" in str(agent.gateway.stop)
+
+
+def test_a_404_that_an_agent_provokes_on_a_pin_gains_nothing(tmp_path: Path):
+    """The attack: a picture for a model without vision. No run ends by it, and no time is added to the budget."""
+    with run(tmp_path, "chat", GOOD, NO_PROVIDER, provider=("deepinfra",), broker=True) as agent:
+        agent.upstream.own = GOOD
+        for _ in range(4):
+            agent.ask(agent.body(provider=PIN))
+        settled(agent.gateway)
+        assert counts(agent.gateway, code=1)
+        assert (agent.gateway.stop, agent.gateway.backoff_s, agent.ended()["how"]) == (None, 0.0, "rejected")
+        assert len(agent.upstream.own_received) > 0
+
+
+@pytest.mark.parametrize(("finish", "limit"), [("length", "output"), ("stop", None)])
+def test_a_limit_that_cut_the_answer_decides_nothing(tmp_path: Path, finish: str, limit: str | None):
+    """The attack: an agent asks for one token, or fills the context. Its run counts all the same."""
+    choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": finish}
+    with run(tmp_path, "chat", Answer([events({"model": "m-1", "choices": [choice]})])) as agent:
+        agent.ask(agent.body(max_tokens=1))
+        settled(agent.gateway)
+        assert agent.gateway.limit_reached == agent.ended()["limit"] == limit
+        assert (agent.gateway.stop, agent.upstream.own_received) == (None, [])
+        assert counts(agent.gateway, code=1)
+
+
+@pytest.mark.parametrize(("name", "passes"), [("m-1-codex", True), ("m-1-mini", False)])
+def test_a_listed_name_of_the_same_model_passes(tmp_path: Path, name: str, passes: bool):
+    choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}
+    answer = Answer([events({"model": name, "choices": [choice]})])
+    with run(tmp_path, "chat", answer, answers_as=("m-1-codex",)) as agent:
+        agent.ask()
+        settled(agent.gateway)
+        assert counts(agent.gateway) == passes
+        assert agent.gateway.usage().models == (name,)
+
+
 HARMLESS = ("a message that names Google's reason", "the same from Google", "a long echo", "a deep echo", "a large number")
 """Nothing in these looks like a failure of the provider."""
 

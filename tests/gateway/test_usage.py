@@ -1,12 +1,13 @@
 """Token counts from a provider's numbers, and their cost."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 
 from arena.gateway.model.ledger import Tokens
-from arena.gateway.model.usage import price, reported_usd, tokens
+from arena.gateway.model.usage import list_price, price, reported_usd, tokens
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,23 @@ def test_prices_name_their_table_entry():
 @pytest.mark.parametrize(("provider", "model"), [("openai", "no-such-model"), ("nobody", "gpt-5.5"), (None, "gpt-5.5")])
 def test_an_unknown_price_is_none_and_never_zero(provider: str | None, model: str):
     assert price(provider, model, Tokens(1, 1, 1, 1, 1, 1)) is None
+
+
+def test_a_service_tier_has_its_own_price_where_listed():
+    at, used = datetime(2026, 11, 1, tzinfo=UTC), Tokens(1_000_000, output=1_000_000)
+    ordinary, priority = price("openai", "gpt-4.1", used, at), price("openai", "gpt-4.1", used, at, "priority")
+    assert ordinary is not None and priority is not None
+    assert ordinary.usd == pytest.approx(2 + 8)
+    assert priority.usd == pytest.approx(3.5 + 14)
+    assert price("openai", "gpt-4.1", used, datetime(2026, 10, 1, tzinfo=UTC), "priority") is None  # listed from 12 October on
+    assert price("openai", "gpt-4.1", used, at, "no-such-tier") is None
+    assert price("anthropic", "claude-opus-4-5", used, at, "priority") is None
+
+
+def test_list_prices_are_for_a_million_tokens():
+    assert list_price("openai", "gpt-4.1") == (2.0, 0.5, 8.0)
+    assert list_price("openai", "no-such-model") is None
+    assert list_price(None, "gpt-4.1") is None
 
 
 def test_every_table_entry_has_a_price_or_none():

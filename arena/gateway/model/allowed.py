@@ -273,6 +273,6 @@ HEADERS = frozenset(
         "x-title",
     ]
 )
-"""Header fields that the five agent CLIs send, and those of the interfaces. None changes the account or the model."""
+"""Header fields that the agent CLIs send, and those of the interfaces. None changes the account or the model."""
 HEADER_FAMILIES = ("x-stainless-", "x-claude-code-", "x-codex-", "x-msh-")
 """Beginnings of the names by which the vendors' own programs describe themselves."""

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from arena.gateway.config import ModelAccess
 from arena.gateway.model.apis import Json, has_more_values, inner
@@ -36,6 +36,18 @@ POLICY_FLAGS = {
 """Names of errors with which a provider refuses a request by a policy: OpenAI's and Azure's codes, OpenRouter's moderation."""
 FLAGGED = "Invalid prompt: your prompt was flagged"
 """OpenAI's older words for the same, by the code of every invalid prompt."""
+OUTPUT_LIMITS = {"max_tokens", "max_output_tokens", "length", "MAX_TOKENS"}
+"""Finish reasons of an answer that was cut at the limit on one answer: Anthropic's, OpenAI's two, Google's."""
+CONTEXT_LIMITS = {"model_context_window_exceeded", "context_length_exceeded"}
+"""Anthropic's finish reason, and the name of OpenAI's error, when the model's context is full."""
+CONTEXT_PHRASES = (
+    "prompt is too long",
+    "input is too long",
+    "the input token count",
+    "this model's maximum context length",
+    "this endpoint's maximum context length",
+)
+"""How the message of an error begins that says so without a name: Anthropic's two, Google's, vLLM's, OpenRouter's."""
 GEMINI_REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION", "IMAGE_SAFETY", "MODEL_ARMOR", "JAILBREAK"}
 
 
@@ -169,6 +181,13 @@ def error_names(body: Json) -> tuple[str, ...]:
     found = [place.get(field) for place in places if isinstance(place, dict) for field in NAME_FIELDS]
     found += ["flagged_input"] * ("flagged_input" in inner(own, "metadata"))
     return tuple(dict.fromkeys(str(name) for name in found if isinstance(name, str | int) and len(str(name)) <= ERROR_NAME_CHARS))
+
+
+def limit_reached(finish: str | None, names: Sequence[str], message: str) -> Literal["context", "output"] | None:
+    """What cut an answer with that finish reason, or with an error of those names and that message; None: no limit did."""
+    if finish in CONTEXT_LIMITS or not CONTEXT_LIMITS.isdisjoint(names) or message.lower().startswith(CONTEXT_PHRASES):
+        return "context"
+    return "output" if finish in OUTPUT_LIMITS else None
 
 
 def is_policy_refusal(names: Sequence[str], message: str) -> bool:
@@ -322,7 +341,8 @@ def _words(model: str) -> tuple[str, str, list[str]]:
 
 def wrong_answer(access: ModelAccess, facts: Facts) -> str | None:
     """Which model or provider answered that should not have; None when all is well."""
-    if wrong_model(access.model, facts.model, broker=access.route.broker):
+    names = (access.model, *access.answers_as)
+    if all(wrong_model(name, facts.model, broker=access.route.broker) for name in names):
         return f"model {facts.model!r} answered, and the request was for {access.model!r}"
     if access.route.broker and wrong_provider(access.provider, facts.provider):
         return f"provider {facts.provider!r} answered, and this run is pinned to {', '.join(access.provider)}"

@@ -119,6 +119,8 @@ class Ended:
     """Of the answer."""
     charged_tokens: int = 0
     """Beyond `tokens`, against the caps only: an estimate for an answer without numbers."""
+    limit: Literal["context", "output"] | None = None
+    """What cut the answer: the model's context, or the limit on one answer."""
     charged_usd: float | None = 0.0
     """The same beyond `cost_usd`; None without a price to estimate by."""
     event: Literal["ended"] = "ended"
@@ -261,6 +263,7 @@ class Totals:
         source = _source(usage.cost_source, line.cost_source)
         changes: dict[str, object] = {
             "cost_usd": None if unpriced or source is None else known_usd,
+            "cost_at_least_usd": known_usd if unpriced and known_usd else None,
             "cost_source": None if unpriced else source,
             "models": _with_name(usage.models, line.model),
             "providers": _with_name(usage.providers, line.provider),

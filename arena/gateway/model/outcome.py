@@ -19,7 +19,7 @@ HOPELESS = (403, 404)
 """Statuses that no retry can change, besides the account's faults: what the key may do, the model's name."""
 AFTER_SUCCESS = (403, 404)
 """After one good answer the model exists and may be used. Then these statuses are about the request's content, such as a picture
-for a model without vision, or a moderator's refusal."""
+for a model without vision, or a moderator's refusal. With a pin, 404 makes arena ask all the same: `provider_gone`."""
 UNFINISHED = 8
 """opencode retries at once and without end after an answer without a finish reason: 625 times in 45 s were seen."""
 
@@ -71,6 +71,8 @@ ENDINGS = (
     Ending("the last request failed, and arena's own did not: as the command ended", ("agent", "provider"), "crashed"),
     Ending("the budget ends", ("agent", "provider", "user"), "deadline"),
     Ending("no output and no traffic for long", ("agent",), "crashed"),
+    Ending("many good answers in a row, and nothing in the workspace changes", ("agent", "provider"), "crashed"),
+    Ending("nothing reaches the gateway for long", ("agent", "user"), "no_activity"),
     Ending("the command fails, or ends without its report", ("agent",), "crashed"),
     Ending("no request to the model, or no event and no change", ("agent",), "no_activity"),
     Ending("the model's last answer is a refusal", ("agent", "provider"), "refused"),
@@ -109,11 +111,16 @@ def request_failed(access: ModelAccess, totals: Totals, line: Ended, *, other_ar
     title, reason = access.route.title, failure_reason(line)
     if line.how == "stopped":
         return Doubt(reason, ends=True)
-    if line.how == "account" or (line.how == "error" and line.status in HOPELESS):
+    if line.how == "account" or (line.how == "error" and line.status in HOPELESS) or provider_gone(access, line):
         return Doubt(f"{title}: {reason}", ends=False)
     if totals.unfinished >= UNFINISHED:
         return Doubt(f"{title}: {UNFINISHED} answers in a row ended without a finish reason", ends=True)
     return provider_failed(access, totals, line.s, reason, other_arriving=other_arriving) if line.how in FAULTS else None
+
+
+def provider_gone(access: ModelAccess, line: Ended) -> bool:
+    """Whether a broker may say that no provider of the pin serves the model any more. No back-off: a picture gets 404 too."""
+    return line.how == "rejected" and line.status == 404 and bool(access.provider)
 
 
 def provider_failed(access: ModelAccess, totals: Totals, now_s: float, reason: str, *, other_arriving: bool) -> Doubt | None:

@@ -160,6 +160,7 @@ class Gateway(RunState):
 
     async def handle(self, upstream: Upstream, request: web.BaseRequest) -> web.StreamResponse:
         """Serve one request of the sandbox."""
+        self.arrived += 1
         try:
             return await self._answer(upstream, request)
         except Refusal as refusal:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Literal
 
 from arena.gateway.config import ModelAccess, Stop
 from arena.gateway.model.apis import Endpoint
@@ -56,6 +57,14 @@ class RunState:
         """Set when arena should send a request of its own: something looks like a failure of the provider."""
         self.refused = False
         """Whether the model's last answer was a refusal."""
+        self.answers = 0
+        """Good answers of the model."""
+        self.arrived = 0
+        """Requests of any kind that reached the gateway."""
+        self.last_refusal = ""
+        """Why the gateway last refused a request."""
+        self.limit_reached: Literal["context", "output"] | None = None
+        """What cut the model's last answer."""
         self.ending = False
         """Arena ends the sandbox: a connection that breaks from now on is not a fault."""
         self.account_fault = ""
@@ -198,7 +207,10 @@ class RunState:
         if self.ending:
             return
         reason = failure_reason(line)
+        if began.kind == "model":
+            self.limit_reached = line.limit
         if began.kind == "model" and line.how in GOOD:
+            self.answers += 1
             self.refused = line.how == "refused"
             self._note(began, "")
         counts, arriving = began.kind == "model" or line.how == "stopped", bool(self.arriving)
@@ -237,9 +249,9 @@ class RunState:
     def record_refusal(self, path: str, refusal: Refusal) -> None:
         """Record a request that the gateway refused."""
         self._refusals += 1
+        self.last_refusal = plain_message(scrubbed(refusal.reason, self._access.key))
         if self._refusals <= REFUSALS:
-            reason = scrubbed(refusal.reason, self._access.key)
-            self._write(Refused(_now(), self.now_s(), refusal.status, plain_message(path), plain_message(reason)))
+            self._write(Refused(_now(), self.now_s(), refusal.status, plain_message(path), self.last_refusal))
 
     def end_run(self, stop: Stop) -> None:
         """End the run. The first reason counts."""

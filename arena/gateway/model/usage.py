@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import genai_prices
 
 from arena.gateway.config import ModelAccess
 from arena.gateway.model.account import account_fault
-from arena.gateway.model.answers import Facts, error_message, error_names, is_policy_refusal
+from arena.gateway.model.answers import Facts, error_message, error_names, is_policy_refusal, limit_reached
 from arena.gateway.model.apis import Json, inner
 from arena.gateway.model.ledger import Began, Ended, How, Tokens
 from arena.gateway.model.redact import plain_json, plain_message, scrubbed
@@ -119,8 +119,8 @@ class Price(NamedTuple):
     """The table's version."""
 
 
-def price(provider: str | None, model: str, tokens: Tokens, at: datetime | None = None) -> Price | None:
-    """The cost of an answer at that time; None when the table does not list the model."""
+def price(provider: str | None, model: str, tokens: Tokens, at: datetime | None = None, tier: str | None = None) -> Price | None:
+    """The cost of an answer at that time and service tier (None: the ordinary one); None when the table does not list it."""
     if provider is None:
         return None
     usage = genai_prices.Usage(
@@ -130,13 +130,35 @@ def price(provider: str | None, model: str, tokens: Tokens, at: datetime | None 
         cache_write_1h_tokens=tokens.cache_write_1h,
         output_tokens=tokens.output + tokens.reasoning,
     )
+    at = at or datetime.now(UTC)
+    context = {"service_tier": tier} if tier else None
     try:
-        found = genai_prices.calc_price(usage, model, provider_id=provider, genai_request_timestamp=at)
+        found = genai_prices.calc_price(usage, model, provider_id=provider, genai_request_timestamp=at, price_context=context)
     except LookupError:
+        return None
+    if context and not any(
+        entry.when == context and (entry.constraint is None or entry.constraint.active(at))
+        for entry in found.model.price_variants or ()
+    ):
         return None
     if tokens.total and not found.total_price:  # the table lists the model without its prices
         return None
     return Price(float(found.total_price), found.model.id, f"genai-prices {genai_prices.__version__}")
+
+
+class ListPrice(NamedTuple):
+    """USD for a million tokens of each kind, of the ordinary service and a short prompt."""
+
+    input: float
+    cache_read: float
+    output: float
+
+
+def list_price(provider: str | None, model: str) -> ListPrice | None:
+    """What the price table says of a model; None when it does not list it."""
+    kinds = (Tokens(1000), Tokens(cache_read=1000), Tokens(output=1000))
+    found = [entry for kind in kinds if (entry := price(provider, model, kind)) is not None]
+    return ListPrice(*(round(1000 * entry.usd, 6) for entry in found)) if len(found) == len(kinds) else None
 
 
 @dataclass
@@ -159,8 +181,8 @@ class ObservedAnswer:
         used = tokens(access.api, facts.usage) if facts.usage else None
         cost = reported_usd(facts.usage)
         listed = None
-        if cost is None and used is not None and facts.tier is None:  # the table lists the ordinary service only
-            listed = price(access.route.prices, access.model, used, datetime.fromisoformat(began.at))
+        if cost is None and used is not None:
+            listed = price(access.route.prices, access.model, used, datetime.fromisoformat(began.at), facts.tier)
         raw = plain_json(facts.usage)
         error = self.error or facts.error or (error_in(self.error_body) if self.error_body else None)
         line = Ended(
@@ -181,15 +203,21 @@ class ObservedAnswer:
             priced_as=None if listed is None else plain_message(f"{listed.model} ({listed.data})"),
             error=None if error is None else scrubbed(plain_message(scrubbed(error, access.key)), access.key),
             bytes=self.read_bytes,
+            limit=limit_reached(facts.finish, *self._failure()),
         )
         return with_estimate(access, began, line)
+
+    def _failure(self) -> tuple[tuple[str, ...], str]:
+        """The names and the message of the answer's error; empty without one."""
+        if (self.status or 0) < 300:
+            return self.facts.error_names, self.facts.error or ""
+        found = error_object(self.error_body)
+        return error_names(found), error_message(found)
 
     def _how(self, access: ModelAccess, began: Began) -> How:
         status, facts = self.status or 0, self.facts
         if status >= 300 or facts.error is not None:
-            found = error_object(self.error_body)
-            names = error_names(found) if status >= 300 else facts.error_names
-            message = error_message(found) if status >= 300 else facts.error or ""
+            names, message = self._failure()
             if account_fault(access.api, status, names, message):
                 return "account"
             if is_policy_refusal(names, message):
