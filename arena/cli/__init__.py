@@ -29,6 +29,7 @@ from arena.cli import (
     schema,
     score,
     show,
+    site,
     sweep,
 )
 from arena.cli import list as list_
@@ -78,6 +79,8 @@ for command in (
     schema.schema,
     score.score,
     show.show,
+    site.site,
+    site.open_,
     sweep.sweep,
 ):
     cli.add_command(command)

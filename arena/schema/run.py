@@ -86,8 +86,8 @@ class Session(Record):
     """JSON lines on the command's stdout."""
     snapshots: int = 0
     clock_offset_s: float | None = None
-    """Seconds by which the snapshots' clock is ahead of the trajectory's: a snapshot at `t` lies at `t - clock_offset_s` among the
-    steps. None in records from before this field."""
+    """Seconds by which the snapshots' clock is ahead of the trajectory's: a snapshot at `t` lies at `t - clock_offset_s` among
+    the steps. None in records from before this field."""
     sandbox: str
     network: Network = "none"
     allowed: tuple[str, ...] = ()
@@ -144,6 +144,8 @@ class Review(Record):
     summary: str = Field(min_length=1)
     quotes: tuple[Quote, ...] = ()
     implication: str = ""
+    reviewer: str = ""
+    """Who read the run. Empty in records from before this field, and for a verdict that withdraws nothing."""
     reviewed_at: datetime
 
 

@@ -15,7 +15,7 @@ LAYERS = [
     {"sandboxes", "gateway"},
     {"agents", "judge"},
     {"plan", "run_cell", "authoring"},
-    {"doctor", "api", "sweep"},
+    {"doctor", "api", "sweep", "site"},
     {"cli"},
     {"__main__"},
 ]

@@ -1,0 +1,40 @@
+"""Arena's own keys, so that no page with one is written."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from collections.abc import Iterable
+
+from arena import paths
+from arena.gateway.routes import routes
+
+TAG = re.compile(r"<(?:[^>]*\sid=\"(?P<place>[A-Za-z0-9_-]+)\")?[^>]*>")
+PLACE = re.compile(r"\0([^\0]+)\0")
+LEAST_CHARACTERS = 8
+"""A shorter word is no key, and would stand on every page."""
+
+
+def known() -> tuple[str, ...]:
+    """Every key that a route could use here: from the environment, and from the files among arena's keys."""
+    found = {os.environ.get(route.key, "").strip() for route in routes().values() if route.key}
+    if paths.keys().is_dir():
+        for file in paths.keys().iterdir():
+            if file.is_file():
+                found.add(file.read_bytes()[: 1 << 13].decode("latin-1").strip())
+    return tuple(sorted(key for key in found if len(key) >= LEAST_CHARACTERS))
+
+
+def place_of_key(text: str, keys: Iterable[str]) -> str | None:
+    """The last anchor before a key in a page, such as `s12` for line 12 of a trajectory; None when the page holds no key.
+
+    Tags between a key's characters, as of highlighted source, do not hide it.
+    """
+    marked = TAG.sub(lambda tag: f"\0{tag['place']}\0" if tag["place"] else "", text)
+    plain = html.unescape(marked)
+    for key in keys:
+        before, found, _ = plain.partition(key)
+        if found:
+            return next(reversed(PLACE.findall(before)), "")
+    return None

@@ -1,0 +1,87 @@
+"""Hostile text made fit for a page: visible control characters, caps, highlighted source. Nothing else here makes markup."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+
+from markupsafe import Markup, escape
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import CudaLexer, PythonLexer
+from pygments.token import Token, _TokenType
+
+CHARACTERS = 4000
+"""Shown of any one text."""
+HIGHLIGHTED_CHARACTERS = 200_000
+"""A longer source is shown plain, since lexers are regular expressions, and up to three times this length."""
+TERMINAL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+"""Colours and cursor moves of a terminal."""
+ODD = re.compile(r"[^\n\t\x20-\x7e]")
+FORMATTER = HtmlFormatter(classprefix="p-", linenos="inline", lineanchors="L", anchorlinenos=True, wrapcode=True)
+QUOTES = ('"""', "'''")
+
+
+def shown(text: object, most: int = CHARACTERS) -> str:
+    """The text as a page may hold it, unescaped: characters that cannot be seen become `⟨U+202E⟩`, and a long text is cut."""
+    whole = str(text)
+    visible = ODD.sub(_visible, TERMINAL.sub("", whole[:most].replace("\r\n", "\n")))
+    return visible if len(whole) <= most else f"{visible} [{len(whole) - most:,} more characters]"
+
+
+def printed(value: object) -> object:
+    """What an expression of a template prints: every text through `shown`. Only templates, `code` and `marked` make markup."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def code(source: str) -> Markup:
+    """A solution as lines with numbers, each with an anchor `L-<number>`; CUDA in long strings is highlighted as such."""
+    most = HIGHLIGHTED_CHARACTERS
+    if len(source) > most:
+        return Markup('<pre tabindex="0">{}</pre>').format(shown(source, 3 * most))
+    output = io.StringIO()
+    FORMATTER.format(_tokens(shown(source, most)), output)
+    return Markup(output.getvalue())
+
+
+def style() -> str:
+    """The style sheet of highlighted source, in light and dark."""
+    light, dark = (
+        HtmlFormatter(style=name, classprefix="p-", nobackground=True).get_style_defs(".highlight")
+        for name in ("xcode", "native")
+    )
+    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+
+
+def marked(line: str, kind: str) -> Markup:
+    """One line of a difference."""
+    return Markup('<span class="{}">{}</span>').format(kind, escape(shown(line, 500)))
+
+
+def _tokens(source: str) -> Iterator[tuple[_TokenType, str]]:
+    """Python's tokens, where long strings that hold CUDA are replaced by the tokens of that language."""
+    text: list[tuple[_TokenType, str]] = []
+    for kind, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens(source):
+        if kind in Token.Literal.String:
+            text.append((kind, value))
+            continue
+        yield from _string(text)
+        text = []
+        yield kind, value
+    yield from _string(text)
+
+
+def _string(tokens: list[tuple[_TokenType, str]]) -> Iterator[tuple[_TokenType, str]]:
+    first = next((number for number, (_, value) in enumerate(tokens) if value in QUOTES), None)
+    inner = "".join(value for _, value in tokens[first + 1 : -1]) if first is not None else ""
+    if "#include" not in inner and "__global__" not in inner:
+        yield from tokens
+        return
+    yield from tokens[: (first or 0) + 1]
+    yield from CudaLexer(stripnl=False, ensurenl=False).get_tokens(inner)
+    yield tokens[-1]
+
+
+def _visible(match: re.Match[str]) -> str:
+    character = match[0]
+    return character if character.isprintable() else f"⟨U+{ord(character):04X}⟩"

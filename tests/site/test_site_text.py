@@ -1,0 +1,74 @@
+"""Hostile text on its way to a page."""
+
+import sys
+import unicodedata
+
+from markupsafe import Markup
+from pages import INVISIBLE
+
+from arena.site.axes import Axis
+from arena.site.changes import change
+from arena.site.text import CHARACTERS, code, printed, shown
+
+
+def test_every_invisible_character_becomes_visible():
+    hidden = [chr(n) for n in range(sys.maxunicode + 1) if unicodedata.category(chr(n)) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+    kept = [character for character in hidden if character not in "\n\t" and INVISIBLE.search(shown(character)[1:-1])]
+    assert len(hidden) > 2000
+    assert kept == []
+    assert shown("a\u202eb") == "a⟨U+202E⟩b"
+
+
+def test_colours_of_a_terminal_go():
+    assert shown("\x1b[1;31mred\x1b[0m and \x1b]0;title\x07") == "red and ⟨U+001B⟩]0;title⟨U+0007⟩"
+
+
+def test_a_long_text_is_cut_and_says_so():
+    assert shown("x" * (CHARACTERS + 1234)) == "x" * CHARACTERS + " [1,234 more characters]"
+
+
+def test_templates_print_markup_of_templates_alone():
+    assert printed(Markup("<b>")) == Markup("<b>")
+    assert printed("\u200b") == "⟨U+200B⟩"
+    assert printed(7) == 7
+
+
+def test_source_has_numbered_lines_and_escapes():
+    found = code('x = "</pre><script>alert(1)</script>"\n')
+    assert 'id="L-1"' in found and "<script" not in found and "&lt;script&gt;" in found.replace("</span>", "")
+
+
+def test_cuda_in_a_string_is_highlighted_as_cuda():
+    inner = '"""\n#include <cuda.h>\n__global__ void f() {}\n"""'
+    assert '<span class="p-kr">__global__</span>' in code(f"CODE = {inner}\n")
+    assert '<span class="p-kr">__global__</span>' not in code(f'CODE = "{"__global__"}"\n')
+
+
+def test_a_long_source_is_shown_plain():
+    found = code("x = 1  # <b>\n" * 20_000)
+    assert "p-" not in found and "&lt;b&gt;" in found
+
+
+def test_a_difference_escapes_its_lines():
+    found = change("t", "a\n", "<img src=x>\n", ("before", "after"))
+    assert (found.added, found.removed) == (1, 1)
+    assert '<span class="add">+&lt;img src=x&gt;</span>' in found.lines
+
+
+def test_sources_of_many_lines_are_not_compared():
+    assert "too many to compare" in change("t", "a\n" * 5001, "b\n", ("x", "y")).note
+
+
+def test_axes_reach_round_numbers():
+    assert [tick.text for tick in Axis([0.03, 0.4], 0, 100, log=True).ticks()] == [
+        "0.01",
+        "0.02",
+        "0.05",
+        "0.1",
+        "0.2",
+        "0.5",
+        "1",
+    ]
+    assert [tick.text for tick in Axis([4.2], 0, 100).ticks()] == ["0", "1", "2", "3", "4", "5"]
+    assert Axis([0.01, 1], 0, 100, log=True).at(0.1) == 50.0
+    assert Axis([0.01, 1], 0, 100, log=True).at(0.0) == 0.0
