@@ -15,9 +15,9 @@ ELEMENTS = frozenset(
 )
 ATTRIBUTES = frozenset(
     WORD.findall(
-        "lang charset name content http-equiv class href id aria-label aria-labelledby aria-current aria-hidden role tabindex scope "
-        "colspan data-v data-sort data-kind data-first data-last data-pages hidden d cx cy r x y width height viewbox text-anchor "
-        "transform type placeholder value checked"
+        "lang charset name content http-equiv class href id aria-label aria-labelledby aria-current aria-hidden role tabindex "
+        "scope colspan data-v data-sort data-kind data-first data-last data-pages hidden d cx cy r x y width height viewbox "
+        "text-anchor transform type placeholder value checked"
     )
 )
 OWN_LINK = re.compile(r"(\.\./)*[A-Za-z0-9][A-Za-z0-9_./-]*(#[A-Za-z0-9_-]+)?|#[A-Za-z0-9_-]+")
