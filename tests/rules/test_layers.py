@@ -14,7 +14,7 @@ LAYERS = [
     {"catalog", "results"},
     {"sandboxes", "gateway"},
     {"agents", "judge"},
-    {"plan", "run_cell", "authoring"},
+    {"plan", "run_cell", "authoring", "curve"},
     {"doctor", "api", "sweep", "site"},
     {"cli"},
     {"__main__"},
