@@ -1,4 +1,5 @@
 # make demo            one run of the built-in oracle, from nothing to a score and its pages; results go to .cache/demo
+# make demo-site       the built-in agents on every problem on the CPU, and their pages, in .cache/demonstration (an hour or more)
 # make test            lint, types and tests        make check   the same without tests that read a clock, before each commit
 # make test-slow       tests of more than ten seconds each
 # make test-cli        the five agent CLIs (1.4 GB from npm) against a stub of their providers
@@ -6,12 +7,17 @@
 # make test-problems   every problem check on the CPU; CI (.ci/run) runs all five tests
 # make clean           remove .venv and the caches
 
-.PHONY: demo test test-slow test-cli test-site test-problems check clean
+.PHONY: demo demo-site test test-slow test-cli test-site test-problems check clean
 
 demo:
 	@scripts/setup demo
 	@ARENA_HOME=.cache/demo .venv/bin/arena run --problem paged_attention --hardware cpu
 	@ARENA_HOME=.cache/demo .venv/bin/arena site --runs all
+
+demo-site:
+	@scripts/setup demo
+	@ARENA_HOME=.cache/demonstration .venv/bin/arena sweep scripts/demonstration.yaml
+	@ARENA_HOME=.cache/demonstration .venv/bin/arena site --runs all
 
 test:
 	@scripts/setup test

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from arena import paths
+from arena import curve, paths
 from arena.cli import options
 from arena.cli.console import Display, data, safe, tell, verdict
 from arena.cli.show import find_run
@@ -27,8 +27,6 @@ def curve_(context: click.Context, run_id: str, most: int, gpu: int, sandbox_nam
     if not isinstance(found, Path):
         raise UsageError(f"run {found.run.run_id} is {found.state}: only a run with a score has a curve")
     ready()
-    from arena import curve
-
     annotation, chosen = annotations.read(found), backend(sandbox_name)
     try:
         with Display() as display:

@@ -9,7 +9,7 @@ from arena.schema import Annotation, Passed
 
 NEAR_CEILING = 0.95
 """Of the ceiling, as in the judge's own flag."""
-NO_VERDICT_FOR = ("cheated", "forbidden")
+SUSPECT = ("cheated", "forbidden")
 """Rejections that a person should read: they say something of the agent, or of the judge."""
 
 
@@ -30,7 +30,7 @@ def reasons(annotation: Annotation) -> tuple[str, ...]:
     """Why the run wants a look; empty when it does not."""
     score = annotation.score
     if not isinstance(score, Passed):
-        return (f"{score.verdict}: {score.message}",) if score.verdict in NO_VERDICT_FOR else ()
+        return (f"{score.verdict}: {score.message}",) if score.verdict in SUSPECT else ()
     found = []
     for shape in score.shapes:
         sizes = " ".join(f"{name}={size}" for name, size in shape.shape.items())

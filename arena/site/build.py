@@ -143,6 +143,4 @@ def _data(writer: Writer, results: Results) -> None:
 
 def _replaceable(out: Path) -> bool:
     first = out / "index.html"
-    if not out.is_dir() or out.is_symlink():
-        return False
-    return not any(out.iterdir()) or (first.is_file() and MARK.encode() in first.read_bytes()[:4096])
+    return out.is_dir() and (not any(out.iterdir()) or (first.is_file() and MARK.encode() in first.read_bytes()[:4096]))

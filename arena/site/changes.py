@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from markupsafe import Markup
 
-from arena.site.text import marked
+from arena.site.text import LINE_CHARACTERS, marked
 
 MOST_LINES = 5000
 """Of each side: finding a difference takes longer than in proportion."""
-MOST_SHOWN = 1500
+MOST_SHOWN, MOST_CHARACTERS = 1500, 100_000
+"""Lines of a difference, and characters in them."""
 KINDS = {"+": "add", "-": "del", "@": "hunk"}
 
 
@@ -35,8 +37,10 @@ def change(title: str, before: str, after: str, names: tuple[str, str]) -> Chang
     found = list(difflib.unified_diff(old, new, *names, lineterm=""))
     changed = found[2:]
     added, removed = (sum(line.startswith(sign) for line in changed) for sign in "+-")
-    left_out = f"{len(found) - MOST_SHOWN:,} more lines" if len(found) > MOST_SHOWN else "" if found else "The two are equal."
-    return Change(title, tuple(_marked(found[:MOST_SHOWN])), added, removed, left_out)
+    sizes = accumulate(min(len(line), LINE_CHARACTERS) for line in found[:MOST_SHOWN])
+    kept = found[: sum(size <= MOST_CHARACTERS for size in sizes)]
+    left_out = f"{len(found) - len(kept):,} more lines" if len(found) > len(kept) else "" if found else "The two are equal."
+    return Change(title, tuple(_marked(kept)), added, removed, left_out)
 
 
 def _marked(lines: Sequence[str]) -> Iterator[Markup]:

@@ -47,6 +47,8 @@ class CostTable(NamedTuple):
     hardware: str
     lines: Sequence[CostLine]
     plots: Sequence[CostPlots]
+    left_out: int
+    """Rows that the plots lack."""
 
 
 def tables(results: Results) -> list[CostTable]:
@@ -56,6 +58,7 @@ def tables(results: Results) -> list[CostTable]:
             hardware=table.hardware,
             lines=[_line(results, number, row) for number, row in enumerate(table.rows, start=1)],
             plots=[_plots(results, table, key) for key in columns(table)],
+            left_out=max(0, len(table.rows) - plots.MOST_ROWS),
         )
         for table in results.board.tables
         if table.rows
@@ -84,7 +87,7 @@ def _line(results: Results, number: int, row: Row) -> CostLine:
 
 def _plots(results: Results, table: Table, key: str) -> CostPlots:
     usd, minutes, unknown = list[plots.Spent](), list[plots.Spent](), 0
-    for number, row in enumerate(table.rows, start=1):
+    for number, row in enumerate(table.rows[: plots.MOST_ROWS], start=1):
         for trial in row.entries[key].trials if key in row.entries else ():
             if trial.outcome != "passed" or trial.peak_fraction is None:
                 continue

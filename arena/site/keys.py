@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from arena import paths
 from arena.gateway.routes import routes
@@ -26,11 +26,13 @@ def known() -> tuple[str, ...]:
     return tuple(sorted(key for key in found if len(key) >= LEAST_CHARACTERS))
 
 
-def place_of_key(text: str, keys: Iterable[str]) -> str | None:
+def place_of_key(text: str, keys: Collection[str]) -> str | None:
     """The last anchor before a key in a page, such as `s12` for line 12 of a trajectory; None when the page holds no key.
 
     Tags between a key's characters, as of highlighted source, do not hide it.
     """
+    if any(key in text for key in keys) and not text.startswith("<!doctype"):  # a data file, where `<` begins no tag
+        return ""
     marked = TAG.sub(lambda tag: f"\0{tag['place']}\0" if tag["place"] else "", text)
     plain = html.unescape(marked)
     for key in keys:

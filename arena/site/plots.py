@@ -9,8 +9,8 @@ from arena.schema import Curve, Device, Rate
 from arena.site.axes import HEIGHT, LEFT, RIGHT, WIDTH, Axis, Plot, Point, Tick, axes, line, stairs
 
 STRIP_LEFT, STRIP_ROW = 250, 24
-MOST_STRIPS = 40
-"""Rows of a strip plot; the table under it has all."""
+MOST_ROWS = 40
+"""Rows of a table that its plots show; the table has all."""
 
 
 class Timed(NamedTuple):
@@ -38,7 +38,11 @@ def roofline(shapes: Sequence[Timed], device: Device, rate: Rate) -> Plot | None
     peak, bandwidth = device.tflops[rate] * 1e3, device.bandwidth_gb_s
     ridge = peak / bandwidth
     intensities = [shape.flops / shape.bytes for shape in shapes]
-    x, y = axes([*intensities, ridge / 2, ridge * 2], [*(shape.gflop_s for shape in shapes), peak], log=(True, True))
+    x, y = axes(
+        [*intensities, min(intensities) / 1.5, ridge / 2, ridge * 2],
+        [*(shape.gflop_s for shape in shapes), peak],
+        log=(True, True),
+    )
     least = max(10.0**x.low, 10.0**y.low / bandwidth)
     roof = line([(x.at(least), y.at(least * bandwidth)), (x.at(ridge), y.at(peak)), (WIDTH - RIGHT, y.at(peak))])
     lost = [
@@ -79,10 +83,10 @@ def strips(found: Sequence[Strip]) -> Strips:
     width = 900
     axis = Axis([1.0, *(value for strip in found for value, _, _ in strip.fractions)], STRIP_LEFT, width - 20, log=True)
     rows = []
-    for number, strip in enumerate(found[:MOST_STRIPS]):
+    for number, strip in enumerate(found[:MOST_ROWS]):
         y = 16 + STRIP_ROW * number
         rows.append((strip.name, y, [Point(axis.at(value), y, kind, title) for value, kind, title in strip.fractions]))
-    return Strips(rows, axis.ticks(), max(0, len(found) - MOST_STRIPS), width, 16 + STRIP_ROW * len(rows) + 24)
+    return Strips(rows, axis.ticks(), max(0, len(found) - MOST_ROWS), width, 16 + STRIP_ROW * len(rows) + 24)
 
 
 def best_so_far(curves: Sequence[tuple[str, Curve]], *, height: int = HEIGHT) -> Plot | None:

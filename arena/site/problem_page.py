@@ -132,11 +132,14 @@ def _strips(rows: Sequence[Row], key: str, reached: Reached | None) -> plots.Str
 def _roofline(
     results: Results, passed: Sequence[tuple[Row, Trial]], best: tuple[Row, Trial] | None, reached: Reached | None
 ) -> tuple[Plot | None, str]:
-    """The shapes of all passed trials and baselines, under the roof of the best trial's device."""
+    """The shapes of the rows' best trials and of the baselines, under the roof of the best trial's device."""
     if best is None:
         return None, ""
     shapes = []
-    for row, trial in passed:
+    tops = {id(best[0]): best}
+    for row, trial in sorted(passed, key=lambda pair: -(pair[1].peak_fraction or 0.0)):
+        tops.setdefault(id(row), (row, trial))
+    for row, trial in list(tops.values())[: plots.MOST_ROWS]:
         annotation = results.annotations[trial.run_id]
         if isinstance(annotation.score, Passed):
             kind = "agent" if trial is best[1] else "other"

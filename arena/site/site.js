@@ -15,7 +15,7 @@ for (const table of document.querySelectorAll("table[data-sort]")) {
     button.textContent = link ? "⇅" : head.textContent;
     if (link) {
       button.setAttribute("aria-label", "Sort by " + link.textContent);
-      head.append(" ", button);
+      head.querySelector("span").append(button);
     } else {
       head.replaceChildren(button);
     }

@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer, PythonLexer
 from pygments.token import Token, _TokenType
@@ -14,7 +14,12 @@ from pygments.token import Token, _TokenType
 CHARACTERS = 4000
 """Shown of any one text."""
 HIGHLIGHTED_CHARACTERS = 200_000
-"""A longer source is shown plain, since lexers are regular expressions, and up to three times this length."""
+"""A longer source is shown plain, since lexers are regular expressions."""
+HIGHLIGHTED_BYTES = 1_500_000
+"""So is one of so many small tokens that its page would be larger."""
+PLAIN_CHARACTERS = 300_000
+LINE_CHARACTERS = 500
+"""Shown of a line in a difference."""
 TERMINAL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 """Colours and cursor moves of a terminal."""
 ODD = re.compile(r"[^\n\t\x20-\x7e]")
@@ -36,12 +41,12 @@ def printed(value: object) -> object:
 
 def code(source: str) -> Markup:
     """A solution as lines with numbers, each with an anchor `L-<number>`; CUDA in long strings is highlighted as such."""
-    most = HIGHLIGHTED_CHARACTERS
-    if len(source) > most:
-        return Markup('<pre tabindex="0">{}</pre>').format(shown(source, 3 * most))
-    output = io.StringIO()
-    FORMATTER.format(_tokens(shown(source, most)), output)
-    return Markup(output.getvalue())
+    if len(source) <= HIGHLIGHTED_CHARACTERS:
+        output = io.StringIO()
+        FORMATTER.format(_tokens(shown(source, HIGHLIGHTED_CHARACTERS)), output)
+        if len(output.getvalue().encode()) <= HIGHLIGHTED_BYTES:
+            return Markup(output.getvalue())
+    return Markup('<pre tabindex="0">{}</pre>').format(shown(source, PLAIN_CHARACTERS))
 
 
 def style() -> str:
@@ -55,7 +60,7 @@ def style() -> str:
 
 def marked(line: str, kind: str) -> Markup:
     """One line of a difference."""
-    return Markup('<span class="{}">{}</span>').format(kind, escape(shown(line, 500)))
+    return Markup('<span class="{}">{}</span>').format(kind, shown(line, LINE_CHARACTERS))
 
 
 def _tokens(source: str) -> Iterator[tuple[_TokenType, str]]:

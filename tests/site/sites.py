@@ -114,7 +114,7 @@ def home(path: Path, runs: Iterable[Annotation], lines: Iterable[Baselines] = ()
     for folder in ("annotations", "baselines", "curves", "workspaces"):
         (path / folder).mkdir(parents=True, exist_ok=True)
     for run in runs:
-        documents.write_text(path / "annotations" / f"{run.run_id}.yaml", documents.to_yaml(run))
+        (path / "annotations" / f"{run.run_id}.yaml").write_text(documents.to_yaml(run), encoding="utf-8")
     for line in lines:
         baselines.write(path / "baselines", line)
     for one in scored:

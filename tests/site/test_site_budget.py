@@ -1,4 +1,7 @@
-"""What the site may take: a transcript of 64 MiB, and the runs of a large benchmark."""
+"""What the site may take: a transcript of 64 MiB, and the runs of a large benchmark.
+
+Times are processor time: a build is one process that waits for nothing, so it takes this long on a machine that is free.
+"""
 
 import json
 import os
@@ -24,7 +27,8 @@ from arena.site import build, results
 home, out = map(Path, sys.argv[1:])
 folders = {name: home / name for name in ("annotations", "baselines", "curves", "workspaces")}
 build.build(results.read(folders, shown="all", source=True), out)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)
 """
 
 
@@ -45,9 +49,9 @@ def test_a_transcript_of_64_mib(tmp_path: Path, characters, kind):
     with (folder / "trajectory.jsonl").open("w") as file:
         for _ in range(KEPT_BYTES // len(pair)):
             file.write(pair)
-    start_s = time.monotonic()
+    start_s = time.process_time()
     written = render(made, tmp_path / "site")
-    assert time.monotonic() - start_s < 60
+    assert time.process_time() - start_s < 60
     assert largest(tmp_path / "site") < PAGE_BYTES
     shown = sum(
         (tmp_path / "site" / name).read_text().count('class="step ') for name in written if name.startswith(f"r/{run.run_id}/t")
@@ -62,13 +66,12 @@ def test_five_hundred_runs_of_each_of_seven_problems(tmp_path: Path):
 
     runs = [one(number, problem) for problem in PROBLEMS for number in range(500)]
     made = home(tmp_path / "home", runs, [baseline(problem=problem) for problem in PROBLEMS])
-    start_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", RENDER, made, tmp_path / "site"], env=os.environ, capture_output=True, text=True, check=True
     )
-    elapsed_s, peak_bytes = time.monotonic() - start_s, int(done.stdout) * 1024
-    print(f"{elapsed_s:.0f} s, {peak_bytes / 1e6:.0f} MB, index {(tmp_path / 'site' / 'index.html').stat().st_size} bytes")
-    assert elapsed_s < 180
+    used_s, peak_bytes = float(done.stdout.split()[0]), int(done.stdout.split()[1]) * 1024
+    print(f"{used_s:.0f} s, {peak_bytes / 1e6:.0f} MB, index {(tmp_path / 'site' / 'index.html').stat().st_size} bytes")
+    assert used_s < 180
     assert peak_bytes < 1_000_000_000
     assert (tmp_path / "site" / "index.html").stat().st_size < 1_000_000
     assert largest(tmp_path / "site") < PAGE_BYTES

@@ -49,6 +49,17 @@ def test_a_long_source_is_shown_plain():
     assert "p-" not in found and "&lt;b&gt;" in found
 
 
+def test_no_source_makes_a_large_page():
+    for source in ("a+" * 100_000, "&" * (1 << 20), '"""#include' + "{}<" * 60_000 + '"""'):
+        assert len(code(source).encode()) < 1_900_000
+
+
+def test_no_difference_makes_a_large_page():
+    found = change("t", "", "\n".join("&" * 600 for _ in range(4000)), ("x", "y"))
+    assert sum(len(line.encode()) for line in found.lines) < 700_000
+    assert len(found.lines) < 210 and found.added == 4000 and "more lines" in found.note
+
+
 def test_a_difference_escapes_its_lines():
     found = change("t", "a\n", "<img src=x>\n", ("before", "after"))
     assert (found.added, found.removed) == (1, 1)
