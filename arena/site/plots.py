@@ -95,20 +95,20 @@ def best_so_far(curves: Sequence[tuple[str, Curve]], *, height: int = HEIGHT) ->
     passed = [point.peak_fraction for point in marks if point.peak_fraction is not None]
     if not passed:
         return None
-    x, y = axes([point.at_s / 60 for point in marks], passed, log=(False, False), height=height)
+    unit_s, unit = _unit(max(point.at_s for point in marks))
+    x, y = axes([point.at_s / unit_s for point in marks], passed, log=(False, False), height=height)
     paths, points = [], []
     for number, (name, curve) in enumerate(curves):
         best, steps = 0.0, [(x.at(0), y.at(0))]
         for point in curve.points:
-            best = max(best, point.peak_fraction or 0.0)
-            steps.append((x.at(point.at_s / 60), y.at(best)))
-            value = f"{point.peak_fraction:.4f}" if point.peak_fraction is not None else point.verdict
+            at, fraction = x.at(point.at_s / unit_s), point.peak_fraction
+            best = max(best, fraction or 0.0)
+            steps.append((at, y.at(best)))
+            value = f"{fraction:.4f}" if fraction is not None else point.verdict
             title = f"{name} after {point.at_s:.0f} s: {value}, {point.sha256[:8]}"
-            kind = "agent" if point.peak_fraction is not None else "failed"
-            points.append(Point(x.at(point.at_s / 60), y.at(point.peak_fraction or 0.0), kind, title))
+            points.append(Point(at, y.at(fraction or 0.0), "failed" if fraction is None else "agent", title))
         paths.append((f"curve c{number % 6}", stairs(steps, WIDTH - RIGHT)))
-    return Plot("Best score so far", "minutes since the session began", "peak_fraction", x.ticks(), y.ticks(), paths, points,
-                height=height)  # fmt: skip
+    return Plot("Best score so far", unit, "peak_fraction", x.ticks(), y.ticks(), paths, points, height=height)
 
 
 class Spent(NamedTuple):
@@ -143,7 +143,12 @@ def over_time(values: Sequence[tuple[float, float]], title: str) -> Plot | None:
     """A sum that grows with the session. None without a value."""
     if not values:
         return None
-    x, y = axes([at_s / 60 for at_s, _ in values], [value for _, value in values], log=(False, False), height=200)
-    path = stairs([(LEFT, y.at(0)), *((x.at(at_s / 60), y.at(value)) for at_s, value in values)], WIDTH - RIGHT)
-    return Plot(f"{title} over time", "minutes since the session began", title, x.ticks(), y.ticks(), [("curve c0", path)], [],
-                height=200)  # fmt: skip
+    unit_s, unit = _unit(max(at_s for at_s, _ in values))
+    x, y = axes([at_s / unit_s for at_s, _ in values], [value for _, value in values], log=(False, False), height=200)
+    path = stairs([(LEFT, y.at(0)), *((x.at(at_s / unit_s), y.at(value)) for at_s, value in values)], WIDTH - RIGHT)
+    return Plot(f"{title} over time", unit, title, x.ticks(), y.ticks(), [("curve c0", path)], [], height=200)
+
+
+def _unit(most_s: float) -> tuple[float, str]:
+    """The seconds of an axis' unit, and its title."""
+    return (60.0, "minutes since the session began") if most_s >= 120 else (1.0, "seconds since the session began")

@@ -79,6 +79,7 @@ def test_a_run_shows_what_is_known(site: Path):
     for text in ("0.4000 of the ceiling", "500", "void add<float>(float*)", "1e+09 operations of the tensor cores", "0.5000 USD"):
         assert text in words
     assert "It is a kernel of its own." in words and "2 of 5 snapshots" in words
+    assert "seconds since the session began" in words
     assert "curve" in Page(run).ids
 
 
