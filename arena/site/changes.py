@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from arena.site.text import LINE_CHARACTERS, marked
 
-MOST_LINES = 5000
-"""Of each side: finding a difference takes longer than in proportion."""
+MOST_LINES = 2000
+"""Of each side: in the worst case the time of a comparison grows with the square of their number."""
 MOST_SHOWN, MOST_CHARACTERS = 1500, 100_000
 """Lines of a difference, and characters in them."""
 KINDS = {"+": "add", "-": "del", "@": "hunk"}

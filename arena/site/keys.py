@@ -27,12 +27,12 @@ def known() -> tuple[str, ...]:
 
 
 def place_of_key(text: str, keys: Collection[str]) -> str | None:
-    """The last anchor before a key in a page, such as `s12` for line 12 of a trajectory; None when the page holds no key.
+    """The last anchor before a key in a file, such as `s12` for line 12 of a trajectory; None when the file holds no key.
 
     Tags between a key's characters, as of highlighted source, do not hide it.
     """
-    if any(key in text for key in keys) and not text.startswith("<!doctype"):  # a data file, where `<` begins no tag
-        return ""
+    if not text.startswith("<!doctype"):  # a data file, where `<` begins no tag
+        return "" if any(key in text for key in keys) else None
     marked = TAG.sub(lambda tag: f"\0{tag['place']}\0" if tag["place"] else "", text)
     plain = html.unescape(marked)
     for key in keys:

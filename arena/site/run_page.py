@@ -19,7 +19,7 @@ from arena.site.problem_page import sizes, work_of
 from arena.site.results import Results
 from arena.submission import SUBMISSION_BYTES, NoSubmission, read_regular
 
-MOST_COMPARED_LINES = 60_000
+MOST_COMPARED_LINES = 40_000
 """Of all snapshots of a run together."""
 
 

@@ -118,8 +118,15 @@ def _step(number: int, at_s: float, kind: str, data: Mapping[str, Any]) -> Step:
 
 
 def _excerpt(value: object) -> Excerpt:
-    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False, indent=1)
+    text = value if isinstance(value, str) else "" if value is None else _json(value)
     return Excerpt(text[:CHARACTERS], max(0, len(text) - CHARACTERS))
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:  # what could just be read is a little too deep to write
+        return "[nested too deep to show]"
 
 
 def _written(given: object, digests: set[str]) -> str | None:

@@ -3,6 +3,7 @@
 import base64
 import csv
 import hashlib
+import html
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from records import trial
 from sites import home, passed, render, run_files, small, steps
 
 from arena.errors import ArenaError, DataError, UsageError
+from arena.site import keys
 from arena.site import render as rendering
 
 TEMPLATES = sorted((Path(rendering.__file__).parent / "templates").glob("*.j2"))
@@ -158,6 +160,13 @@ def test_no_page_holds_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pl
         render(made, tmp_path / "site")
     assert key not in str(raised.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
+
+
+def test_a_key_in_a_data_file_is_found():
+    key = "sk-<or>-0123456789"
+    assert keys.place_of_key(f'{{"x": "{key}"}}', [key]) == ""
+    assert keys.place_of_key("<" * 200_000, [key]) is None
+    assert keys.place_of_key(f'<!doctype html><p id="s7">a</p>{html.escape(key)}', [key]) == "s7"
 
 
 def test_a_run_id_cannot_name_another_file(tmp_path: Path):

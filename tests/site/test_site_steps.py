@@ -61,6 +61,13 @@ def test_odd_lines_are_steps_too(tmp_path):
     assert [step.kind for step in found.steps] == ["unreadable", "unreadable", "unreadable", "call"]
 
 
+def test_deep_inputs_are_no_error(tmp_path):
+    for depth in range(100, 4000, 100):
+        line = b'{"kind": "call", "at_s": 1, "id": 1, "tool": "t", "input": {"x": ' + b"[" * depth + b"]" * depth + b"}}"
+        [step] = read(tmp_path, line).steps
+        assert step.kind in ("call", "unreadable") and step.line == 1
+
+
 def test_long_texts_and_many_inputs_are_cut(tmp_path):
     [step] = read(tmp_path, call(0.0, "a", **{f"k{n}": "x" * 5000 for n in range(20)})).steps
     assert step.fields[0][1] == steps.Excerpt("x" * CHARACTERS, 1000)
