@@ -35,11 +35,10 @@ def measure(
     problem, hardware = catalog.problem(cell.problem), catalog.hardware(cell.hardware)
     if catalog.problem_digest(cell.problem) != cell.problem_digest:
         raise UsageError(f"run {run.run_id}: problem {cell.problem} has changed since, so its curve would be of another problem")
-    found = stored(run.snapshots) if run.snapshots.is_dir() else []
-    if not found:
-        raise UsageError(f"run {run.run_id} has no snapshots here ({run.snapshots})")
+    different = first_of_each(stored(run.snapshots) if run.snapshots.is_dir() else [])
+    if not different:
+        raise UsageError(f"run {run.run_id} has no snapshots here that can be scored ({run.snapshots})")
     judge.preflight(hardware, gpu)
-    different = first_of_each(found)
     chosen = spread(different, most)
     points, device = [], ""
     for number, snapshot in enumerate(chosen, start=1):

@@ -50,7 +50,7 @@ def answering(*, paged: bool = False) -> Iterator[None]:
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a locale without a character loses none
     _shown = answers
     try:
-        with answers.pager(styles=True) if paged and sys.stdout.isatty() else nullcontext():
+        with answers.pager() if paged and sys.stdout.isatty() else nullcontext():
             yield
     finally:
         _shown = people

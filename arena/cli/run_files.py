@@ -26,7 +26,7 @@ def show_steps(run: RunFolder, offset_s: float) -> None:
     tell(f"\n[bold]steps[/] {len(found.steps)}")
     for step in found.steps:
         first = " ".join(value.text for _, value in step.fields[:1]).replace("\n", " ")
-        name = step.title or step.kind
+        name = (step.title or step.kind).replace("\n", " ")
         end = "" if step.ok is None else f", {'ok' if step.ok else 'failed'} after {step.took_s:.1f} s"
         wrote = "".join(f", wrote snapshot {digest}" for digest in step.snapshots)
         tokens = "" if step.tokens is None else f", {step.tokens:,} tokens so far"

@@ -11,7 +11,7 @@ from arena import paths
 from arena.cli import options
 from arena.cli.console import data, safe, tell
 from arena.cli.show import find_run
-from arena.errors import ArenaError, UsageError
+from arena.errors import ArenaError, DataError, UsageError
 from arena.site import build, results
 
 SHOWN = click.Choice(["all", "public", "none"])
@@ -41,7 +41,7 @@ def site(
     found = _results(shown, source=not no_source, hardware=hardware)
     try:
         files = build.build(found, folder)
-    except UsageError:
+    except (UsageError, DataError):
         raise
     except ArenaError as error:
         tell(f"[bold red]arena:[/] {safe(error)}")
