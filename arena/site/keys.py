@@ -10,8 +10,9 @@ from collections.abc import Collection
 from arena import paths
 from arena.gateway.routes import routes
 
-TAG = re.compile(r"<(?:[^>]*\sid=\"(?P<place>[A-Za-z0-9_-]+)\")?[^>]*>")
+TAG = re.compile(r"<(?:[^<>]*\sid=\"(?P<place>[A-Za-z0-9_-]+)\")?[^<>]*>")
 PLACE = re.compile(r"\0([^\0]+)\0")
+ID = re.compile(r"\sid=\"([A-Za-z0-9_-]+)\"")
 LEAST_CHARACTERS = 8
 """A shorter word is no key, and would stand on every page."""
 
@@ -34,9 +35,10 @@ def place_of_key(text: str, keys: Collection[str]) -> str | None:
     if not text.startswith("<!doctype"):  # a data file, where `<` begins no tag
         return "" if any(key in text for key in keys) else None
     marked = TAG.sub(lambda tag: f"\0{tag['place']}\0" if tag["place"] else "", text)
-    plain = html.unescape(marked)
-    for key in keys:
-        before, found, _ = plain.partition(key)
-        if found:
-            return next(reversed(PLACE.findall(before)), "")
+    # The raw text too: an attribute goes with its tag.
+    for plain, place in ((html.unescape(marked), PLACE), (html.unescape(text), ID)):
+        for key in keys:
+            before, found, _ = plain.partition(key)
+            if found:
+                return next(reversed(place.findall(before)), "")
     return None

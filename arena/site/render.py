@@ -19,7 +19,7 @@ from arena.site.text import code, printed, shown, style
 HERE = Path(__file__).parent
 STEPS_A_PAGE = 250
 PAGE_BYTES = 1 << 20
-"""A page of steps or changes ends with the one that passes this size, itself below 0.7 MB."""
+"""A page of steps or changes ends before the one that would pass this size. One alone is below 0.8 MB."""
 
 
 class Paged(NamedTuple):
@@ -49,7 +49,7 @@ class Renderer:
             "css": Markup(css),
             "script": Markup(script),
             "policy": (
-                f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(css)}'; img-src data:; "
+                f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(css)}'; "
                 "base-uri 'none'; form-action 'none'"
             ),
             "version": arena.__version__,
@@ -113,11 +113,12 @@ def _digest(text: str) -> str:
 def _paged(parts: Iterator[tuple[int, Markup]], most: int) -> Iterator[Paged]:
     body, numbers, size = list[Markup](), list[int](), 0
     for at, part in parts:
-        body.append(part)
-        numbers.append(at)
-        size += len(part.encode())
-        if len(body) >= most or size > PAGE_BYTES:
+        bytes_ = len(part.encode())
+        if body and (len(body) >= most or size + bytes_ > PAGE_BYTES):
             yield Paged(body, numbers[0], numbers[-1])
             body, numbers, size = [], [], 0
+        body.append(part)
+        numbers.append(at)
+        size += bytes_
     if body:
         yield Paged(body, numbers[0], numbers[-1])

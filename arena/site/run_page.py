@@ -15,11 +15,12 @@ from arena.schema import Annotation, Curve, Passed, TimedShape
 from arena.site import plots, steps
 from arena.site.axes import Plot
 from arena.site.changes import Change, change
+from arena.site.changes import lines as lines_of
 from arena.site.problem_page import sizes, work_of
 from arena.site.results import Results
 from arena.submission import SUBMISSION_BYTES, NoSubmission, read_regular
 
-MOST_COMPARED_LINES = 40_000
+MOST_COMPARED_LINES = 20_000
 """Of all snapshots of a run together."""
 
 
@@ -140,7 +141,7 @@ def _changes(snapshots: Sequence[Stored]) -> list[Change]:
     found, lines = [], 0
     for before, after in pairwise(snapshots):
         texts = [one.path.read_bytes().decode(errors="replace") for one in (before, after)]
-        lines += sum(text.count("\n") for text in texts)
+        lines += sum(len(lines_of(text)) for text in texts)
         names = before.path.stem.partition("_")[2], after.path.stem.partition("_")[2]
         title = f"{names[0]} → {names[1]}, after {after.at_s:.0f} s"
         if lines > MOST_COMPARED_LINES:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import io
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import groupby
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer, PythonLexer
 from pygments.token import Token, _TokenType
 
+from arena.submission import BLANK_LETTERS
+
 CHARACTERS = 4000
 """Shown of any one text."""
-HIGHLIGHTED_CHARACTERS = 200_000
-"""A longer source is shown plain, since lexers are regular expressions."""
-HIGHLIGHTED_BYTES = 1_500_000
-"""So is one of so many small tokens that its page would be larger."""
-PLAIN_CHARACTERS = 300_000
+HIGHLIGHTED_CHARACTERS, BLANK_LINES = 20_000, 100
+"""A source that is longer, or has more blank lines in a row, has line numbers and no colours. The lexers are regular expressions:
+20,000 blank lines take them 25 s."""
+NUMBERED_LINES = 10_000
+"""A source of more lines has no line numbers, as its page would be larger."""
+SOURCE_BYTES = 1_500_000
+"""Of a source's markup. A larger one loses its colours, then its line numbers, then its end."""
+BLANK = BLANK_LETTERS | set("\u034f\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800") | {chr(n) for n in range(0xFE00, 0xFE10)}
+BLANK |= {chr(n) for n in range(0xE0100, 0xE01F0)}
+"""Letters and marks that Python calls printable, and that no reader sees."""
 LINE_CHARACTERS = 500
 """Shown of a line in a difference."""
 TERMINAL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -41,12 +50,20 @@ def printed(value: object) -> object:
 
 def code(source: str) -> Markup:
     """A solution as lines with numbers, each with an anchor `L-<number>`; CUDA in long strings is highlighted as such."""
-    if len(source) <= HIGHLIGHTED_CHARACTERS:
+    text = shown(source, max(len(source), 1))
+    lines = text.split("\n")
+    blank = max((len(list(run)) for is_blank, run in groupby(lines, lambda line: not line.strip()) if is_blank), default=0)
+    attempts = [iter([(Token.Text, text)])] if len(lines) <= NUMBERED_LINES else []
+    if len(text) <= HIGHLIGHTED_CHARACTERS and blank <= BLANK_LINES:
+        attempts.insert(0, _tokens(text))
+    for tokens in attempts:
         output = io.StringIO()
-        FORMATTER.format(_tokens(shown(source, HIGHLIGHTED_CHARACTERS)), output)
-        if len(output.getvalue().encode()) <= HIGHLIGHTED_BYTES:
+        FORMATTER.format(tokens, output)
+        if len(output.getvalue().encode()) <= SOURCE_BYTES:
             return Markup(output.getvalue())
-    return Markup('<pre tabindex="0">{}</pre>').format(shown(source, PLAIN_CHARACTERS))
+    kept = bisect_right(range(len(text) + 1), SOURCE_BYTES, key=lambda most: len(escape(text[:most]).encode())) - 1
+    left_out = f" [{len(text) - kept:,} more characters]" if kept < len(text) else ""
+    return Markup('<pre tabindex="0">{}{}</pre>').format(Markup("") + text[:kept], left_out)
 
 
 def style() -> str:
@@ -89,4 +106,4 @@ def _string(tokens: list[tuple[_TokenType, str]]) -> Iterator[tuple[_TokenType, 
 
 def _visible(match: re.Match[str]) -> str:
     character = match[0]
-    return character if character.isprintable() else f"⟨U+{ord(character):04X}⟩"
+    return character if character.isprintable() and character not in BLANK else f"⟨U+{ord(character):04X}⟩"

@@ -54,7 +54,8 @@ def test_no_page_has_an_element_of_theirs(site: Path):
 @pytest.mark.parametrize("number", range(0, len(PAYLOADS), 9))
 def test_the_words_are_still_there(site: Path, number):
     """The check above would pass for pages that show nothing."""
-    visible = [word for word in PAYLOADS[number].split() if word.isprintable() and word.isascii()][:1]
+    visible = [word for word in PAYLOADS[number].split() if word.isprintable()][:1]
+    assert visible
     for name in (f"r/run-{number:02d}.html", f"r/run-{number:02d}/t1.html", f"r/run-{number:02d}/source.html"):
         assert all(word in Page(site / name).words for word in visible)
 

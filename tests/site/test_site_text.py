@@ -1,19 +1,22 @@
 """Hostile text on its way to a page."""
 
 import sys
+import time
 import unicodedata
 
+import pytest
 from markupsafe import Markup
-from pages import INVISIBLE
 
 from arena.site.axes import Axis
 from arena.site.changes import change
+from arena.site.render import _paged
 from arena.site.text import CHARACTERS, code, printed, shown
 
 
 def test_every_invisible_character_becomes_visible():
     hidden = [chr(n) for n in range(sys.maxunicode + 1) if unicodedata.category(chr(n)) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
-    kept = [character for character in hidden if character not in "\n\t" and INVISIBLE.search(shown(character)[1:-1])]
+    hidden += "\u3164\u115f\u2800\ufe0f\U000e0101\u034f\u17b4"
+    kept = [character for character in hidden if character not in "\n\t" and shown(character) != f"⟨U+{ord(character):04X}⟩"]
     assert len(hidden) > 2000
     assert kept == []
     assert shown("a\u202eb") == "a⟨U+202E⟩b"
@@ -47,17 +50,26 @@ def test_cuda_in_a_string_is_highlighted_as_cuda():
 def test_a_long_source_is_shown_plain():
     found = code("x = 1  # <b>\n" * 20_000)
     assert "p-" not in found and "&lt;b&gt;" in found
+    assert 'id="L-2000"' in code("x = 1  # <b>\n" * 2000)
+
+
+@pytest.mark.parametrize("blank", ["\n" * 10_000, "\t\n" * 8000, "\f\n" * 9000], ids=["empty", "tabs", "feeds"])
+def test_blank_lines_take_no_long_time(blank):
+    start_s = time.process_time()
+    code('x = """#include\n' + blank + '"""\n')
+    assert time.process_time() - start_s < 1
 
 
 def test_no_source_makes_a_large_page():
-    for source in ("a+" * 100_000, "&" * (1 << 20), '"""#include' + "{}<" * 60_000 + '"""'):
-        assert len(code(source).encode()) < 1_900_000
+    for source in ("a+" * 100_000, "&" * (1 << 20), '"""#include' + "{}<" * 60_000 + '"""', "\ue000" * 300_000):
+        assert len(code(source).encode()) < 1_600_000
 
 
 def test_no_difference_makes_a_large_page():
-    found = change("t", "", "\n".join("&" * 600 for _ in range(1900)), ("x", "y"))
-    assert sum(len(line.encode()) for line in found.lines) < 700_000
-    assert len(found.lines) < 210 and found.added == 1900 and "more lines" in found.note
+    for character in "&\ue000":
+        found = change("t", "", "\n".join(character * 600 for _ in range(1400)), ("x", "y"))
+        assert sum(len(line.encode()) for line in found.lines) < 510_000
+        assert len(found.lines) < 210 and found.added == 1400 and "more lines" in found.note
 
 
 def test_a_difference_escapes_its_lines():
@@ -67,7 +79,19 @@ def test_a_difference_escapes_its_lines():
 
 
 def test_sources_of_many_lines_are_not_compared():
-    assert "too many to compare" in change("t", "a\n" * 2001, "b\n", ("x", "y")).note
+    assert "too many to compare" in change("t", "a\n" * 1501, "b\n", ("x", "y")).note
+
+
+def test_only_line_feeds_end_a_line():
+    found = change("t", "a\r\nb", "a\nb", ("x", "y"))
+    assert (found.added, found.removed) == (1, 1) and "-a⟨U+000D⟩" in "".join(found.lines)
+    assert change("t", "a\r" * 2000, "b", ("x", "y")).removed == 1
+    assert change("t", "a\n", "a", ("x", "y")).note == "Only the end of the last line differs."
+
+
+def test_a_page_ends_before_it_is_too_large():
+    parts = [(at, Markup("x" * 700_000)) for at in range(3)]
+    assert [len(page.body) for page in _paged(iter(parts), 250)] == [1, 1, 1]
 
 
 def test_axes_reach_round_numbers():
