@@ -27,7 +27,13 @@ from arena.results import annotations
 )
 @click.option("--label", "-l", "labels", multiple=True, metavar="TEXT", help="Say what the quote shows.")
 @click.option("--implication", "-i", default="", metavar="TEXT", help="Say what follows for the score or the problem.")
-@click.option("--reviewer", "-r", default="", metavar="NAME", help="Give your name; a verdict that withdraws a number needs it.")
+@click.option(
+    "--reviewer",
+    "-r",
+    default="",
+    metavar="NAME",
+    help="Give your name; a verdict that withdraws a number, or replaces such a one, needs it.",
+)
 @options.as_json
 def annotate(
     run_id: str,

@@ -16,7 +16,7 @@ from arena.submission import NoSubmission, read_regular
 
 VERDICTS: tuple[str, ...] = get_args(Review.model_fields["verdict"].annotation)
 UNCOUNTING = ("reward_hack", "rubric_leak", "bug")
-"""Verdicts after which a run's number no longer counts: they need a reviewer's name."""
+"""Verdicts after which a run's number no longer counts: they need a reviewer's name, and so does a review in their place."""
 QUOTED_FILE_BYTES = 80 << 20
 """Above the largest transcript that arena keeps."""
 QUOTE_BYTES = 8192
@@ -65,6 +65,11 @@ def annotate(
         raise UsageError("a review needs a summary: what you found, in a sentence or two")
     if verdict in UNCOUNTING and not reviewer.strip():
         raise UsageError(f"the verdict {verdict} takes a number out of the tables: give the reviewer's name (--reviewer)")
+    if annotation.review and annotation.review.verdict in UNCOUNTING and not reviewer.strip():
+        raise UsageError(
+            f"the review {annotation.review.verdict} took this number out of the tables: "
+            "give the reviewer's name to replace it (--reviewer)"
+        )
     if len(labels) != len(quotes):
         raise UsageError(f"{len(quotes)} quotes, but {len(labels)} labels: give one --label with each --quote")
     review = Review.model_validate(

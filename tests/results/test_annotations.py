@@ -67,6 +67,14 @@ def test_no_number_is_withdrawn_without_a_reviewer(made: tuple[Path, Path], verd
     assert annotations.read(made[0]).review is None
 
 
+@pytest.mark.parametrize("verdict", ["reward_hack", "rubric_leak", "bug"])
+def test_no_withdrawal_is_undone_without_a_reviewer(made: tuple[Path, Path], verdict: str) -> None:
+    review(made, verdict=verdict, reviewer="A. B.")
+    with pytest.raises(UsageError, match="took this number out of the tables: give the reviewer's name"):
+        review(made, reviewer=" ")
+    assert review(made, reviewer="C. D.").review is not None
+
+
 def test_review_stores_its_time(made: tuple[Path, Path]) -> None:
     found = review(made, now=None).review
     assert found is not None and abs((datetime.now(UTC) - found.reviewed_at).total_seconds()) < 60
