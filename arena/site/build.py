@@ -15,6 +15,8 @@ from arena.site import compare_page, cost_page, index_page, keys, problem_page, 
 from arena.site.render import Renderer, csv
 from arena.site.results import Results, problem_path, row_name, run_path
 
+ENTRIES = frozenset({"index.html", "cost.html", "method.html", "p", "r", "c", "data"})
+"""What a site has at its top."""
 MARK = '<meta name="generator" content="arena site">'
 """On the first page of every site: a folder without it is not replaced."""
 
@@ -29,8 +31,8 @@ class Writer:
         self.files: list[str] = []
 
     def __enter__(self) -> Writer:
-        if self._out.exists() and not _replaceable(self._out):
-            raise UsageError(f"{self._out}: is not empty and no site of arena's: choose another folder with --out")
+        if self._out.exists():
+            _check_replaceable(self._out)
         self._folder.mkdir(parents=True)
         return self
 
@@ -63,7 +65,7 @@ def build(results: Results, out: Path) -> list[str]:
     with Writer(out) as writer:
         # First, so that an error names the run.
         columns = {
-            trial.run_id: (problem_path(table, key), key, row_name(row))
+            trial.run_id: (problem_path(table, key), key, row_name(row), trial.outcome)
             for table in results.board.tables
             for row in table.rows
             for key, entry in row.entries.items()
@@ -85,14 +87,14 @@ def build(results: Results, out: Path) -> list[str]:
     return sorted(writer.files)
 
 
-def _run(writer: Writer, renderer: Renderer, results: Results, annotation: Annotation, column: tuple[str, str, str]) -> None:
+def _run(writer: Writer, renderer: Renderer, results: Results, annotation: Annotation, column: tuple[str, str, str, str]) -> None:
     run_id = annotation.run_id
     page = run_page.page(results, annotation)
     transcript, changes = [], []
     if page.files:
         transcript = renderer.transcript(page.files.steps.steps, page.files.spent)
         changes = renderer.changes(page.files.changes)
-    place = {"problem_href": column[0], "key": column[1], "name": column[2], "run_id": run_id}
+    place = {"problem_href": column[0], "key": column[1], "name": column[2], "outcome": column[3], "run_id": run_id}
     pages = {"transcript": transcript, "changes": changes, "shown": results.shown, "page": page, **place}
 
     def add(path: str, template: str, **variables: object) -> None:
@@ -141,6 +143,14 @@ def _data(writer: Writer, results: Results) -> None:
             writer.add(f"data/curves/{run_id}.yaml", documents.to_yaml(curve), run_id)
 
 
-def _replaceable(out: Path) -> bool:
+def _check_replaceable(out: Path) -> None:
+    """UsageError unless the folder is empty, or holds a site and nothing else at its top."""
     first = out / "index.html"
-    return out.is_dir() and (not any(out.iterdir()) or (first.is_file() and MARK.encode() in first.read_bytes()[:4096]))
+    if out.is_dir() and not any(out.iterdir()):
+        return
+    if not (first.is_file() and MARK.encode() in first.read_bytes()[:4096]):
+        raise UsageError(f"{out}: is not empty and no site of arena's: choose another folder with --out")
+    if other := sorted({entry.name for entry in out.iterdir()} - ENTRIES):
+        raise UsageError(
+            f"{out}: holds {other[0]!r}, which is no part of a site and would be deleted: move it, or choose another --out"
+        )

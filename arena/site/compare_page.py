@@ -12,7 +12,7 @@ from arena.site import plots
 from arena.site.axes import Plot
 from arena.site.changes import Change, change
 from arena.site.problem_page import sizes
-from arena.site.results import Results, columns, row_name, run_path
+from arena.site.results import Results, columns, device_of, row_name, run_path
 from arena.site.run_page import ShapeLine, shape_lines, source_of
 
 
@@ -35,6 +35,8 @@ class ComparePage(NamedTuple):
     hrefs: tuple[str, str]
     runs: tuple[Annotation, Annotation]
     trials: tuple[Trial, Trial]
+    devices: tuple[str, str]
+    """Their names. Times of two devices have no ratio."""
     pairs: Sequence[ShapePair]
     library: str
     """The baseline's name; empty without one."""
@@ -64,6 +66,7 @@ def _page(results: Results, table: Table, key: str, one: tuple[Row, Trial], othe
     ids = one[1].run_id, other[1].run_id
     runs = results.annotations[ids[0]], results.annotations[ids[1]]
     names = row_name(one[0]), row_name(other[0])
+    devices = tuple(device.name if (device := device_of(run)) else "" for run in runs)
     library = _library(next((found for found in table.reached if found.column == key), None))
     times = {sizes(shape.shape): shape.measured_s for shape in library.shapes} if library else {}
     second = {line.sizes: line for line in shape_lines(results, runs[1])}
@@ -81,6 +84,7 @@ def _page(results: Results, table: Table, key: str, one: tuple[Row, Trial], othe
         hrefs=(run_path(ids[0]), run_path(ids[1])),
         runs=runs,
         trials=(one[1], other[1]),
+        devices=(devices[0], devices[1]),
         pairs=pairs,
         library=library.name if library else "",
         curve=plots.best_so_far(curves),

@@ -125,6 +125,7 @@ def _cell(entry: Entry | None, group: str) -> Cell:
     if entry.median is not None and entry.low is not None and entry.high is not None:
         spread = f"{entry.low:.3f}–{entry.high:.3f} · {counted}" if entry.passed > 1 else counted
         return Cell("number", entry.median, f"{entry.median:.3f}", spread, signs, shade(entry.median), href)
-    common = max(entry.outcomes, key=lambda outcome: entry.outcomes[outcome])
+    counted_outcomes = [outcome for outcome in entry.outcomes if outcome not in NOT_COUNTED]
+    common = max(counted_outcomes or entry.outcomes, key=lambda outcome: entry.outcomes[outcome])
     kind = "ERR" if common in NOT_COUNTED else "FAIL"
     return Cell(kind, None, kind, f"{common} · {counted}", signs, 0, href)

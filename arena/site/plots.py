@@ -104,9 +104,11 @@ def best_so_far(curves: Sequence[tuple[str, Curve]], *, height: int = HEIGHT) ->
             at, fraction = x.at(point.at_s / unit_s), point.peak_fraction
             best = max(best, fraction or 0.0)
             steps.append((at, y.at(best)))
-            value = f"{fraction:.4f}" if fraction is not None else point.verdict
+            value = f"{fraction:.4f}{' ±, unsteady' if point.unsteady else ''}" if fraction is not None else point.verdict
             title = f"{name} after {point.at_s:.0f} s: {value}, {point.sha256[:8]}"
-            points.append(Point(at, y.at(fraction or 0.0), "failed" if fraction is None else "agent", title))
+            points.append(
+                Point(at, y.at(fraction or 0.0), "failed" if fraction is None else "agent", title, "±" if point.unsteady else "")
+            )
         paths.append((f"curve c{number % 6}", stairs(steps, WIDTH - RIGHT)))
     return Plot("Best score so far", unit, "peak_fraction", x.ticks(), y.ticks(), paths, points, height=height)
 

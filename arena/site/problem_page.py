@@ -61,7 +61,7 @@ class ProblemPage(NamedTuple):
     groups: Sequence[Group]
     baselines: Sequence[BaselineLine]
     compared: Sequence[BaselineLine]
-    """Baselines with times, against which fast_p is taken."""
+    """Baselines with times and within the tolerance, against which fast_p is taken."""
     comparisons: Sequence[tuple[str, str]]
     """Page and title of each comparison of two runs."""
 
@@ -82,10 +82,11 @@ def _page(results: Results, table: Table, key: str, comparisons: Sequence[tuple[
     passed = [(row, trial) for row, trial in trials if trial.outcome == "passed"]
     name = column.problem if column else reached.baselines.problem if reached else ""
     digest = column.digest if column else reached.baselines.problem_digest if reached else ""
-    compared = [line for line in reached.baselines.lines if line.shapes] if reached else []
+    compared = [line for line in reached.baselines.lines if line.shapes and line.verdict == "passed"] if reached else []
+    library_device = reached.baselines.device.name if reached and reached.baselines.device else ""
     best = max(passed, key=lambda pair: (pair[1].peak_fraction or 0.0, pair[1].run_id), default=None)
     roof, roof_device = _roofline(results, passed, best, reached)
-    curves = [(row, trial.run_id) for row, trial in trials if trial.run_id in results.curves][:MOST_CURVES]
+    curves = [(row, trial.run_id) for row, trial in passed if trial.run_id in results.curves][:MOST_CURVES]
     lines: list[tuple[str, Curve]] = [(row_name(row), results.curves[run_id]) for row, run_id in curves]
     problem = results.problems.get((name, digest))
     return ProblemPage(
@@ -100,7 +101,7 @@ def _page(results: Results, table: Table, key: str, comparisons: Sequence[tuple[
         roof_device=roof_device,
         curve=plots.best_so_far(lines),
         curve_names=[(at % 6, row_name(row), run_path(run_id)) for at, (row, run_id) in enumerate(curves)],
-        groups=[_group(results, number, row, key, compared) for number, row in rows],
+        groups=[_group(results, number, row, key, compared, library_device) for number, row in rows],
         baselines=reached.baselines.lines if reached else (),
         compared=compared,
         comparisons=comparisons,
@@ -133,34 +134,39 @@ def _roofline(
     results: Results, passed: Sequence[tuple[Row, Trial]], best: tuple[Row, Trial] | None, reached: Reached | None
 ) -> tuple[Plot | None, str]:
     """The shapes of the rows' best trials and of the baselines, under the roof of the best trial's device."""
-    if best is None:
+    top = results.annotations[best[1].run_id].score if best else None
+    if best is None or not isinstance(top, Passed):
         return None, ""
+    device, rate = top.device, top.shapes[0].rate
     shapes = []
     tops = {id(best[0]): best}
     for row, trial in sorted(passed, key=lambda pair: -(pair[1].peak_fraction or 0.0)):
         tops.setdefault(id(row), (row, trial))
     for row, trial in list(tops.values())[: plots.MOST_ROWS]:
         annotation = results.annotations[trial.run_id]
-        if isinstance(annotation.score, Passed):
+        if isinstance(annotation.score, Passed) and annotation.score.device.name == device.name:
             kind = "agent" if trial is best[1] else "other"
             for shape in annotation.score.shapes:
-                if work := work_of(results, trial.run_id, shape):
+                if shape.rate == rate and (work := work_of(results, trial.run_id, shape)):
                     shapes.append(
                         plots.Timed(
                             f"{row_name(row)}, {sizes(shape.shape)}", "", *work, shape.measured_s, kind, run_path(trial.run_id)
                         )
                     )
-    for line in reached.baselines.lines if reached else ():
+    rates = {sizes(shape.shape): shape.rate for shape in top.shapes}
+    measured = reached.baselines if reached else None
+    for line in measured.lines if measured and measured.device and measured.device.name == device.name else ():
         for one in line.shapes:
-            if one.flops is not None and one.bytes is not None and line.verdict == "passed":
+            if (
+                rates.get(sizes(one.shape)) == rate
+                and one.flops is not None
+                and one.bytes is not None
+                and line.verdict == "passed"
+            ):
                 shapes.append(
                     plots.Timed(f"{line.name}, {sizes(one.shape)}", "", one.flops, one.bytes, one.measured_s, "library")
                 )
-    score = results.annotations[best[1].run_id].score
-    device = device_of(results.annotations[best[1].run_id])
-    if device is None or not isinstance(score, Passed):
-        return None, ""
-    return plots.roofline(shapes, device, score.shapes[0].rate), device.name
+    return plots.roofline(shapes, device, rate), device.name
 
 
 def work_of(results: Results, run_id: str, shape: TimedShape) -> tuple[float, float] | None:
@@ -175,7 +181,7 @@ def sizes(shape: object) -> str:
     return " ".join(f"{name}={size}" for name, size in dict(shape).items())  # type: ignore[call-overload]
 
 
-def _group(results: Results, number: int, row: Row, key: str, compared: Sequence[BaselineLine]) -> Group:
+def _group(results: Results, number: int, row: Row, key: str, compared: Sequence[BaselineLine], device: str) -> Group:
     entry = row.entries[key]
     listed = []
     for trial in entry.trials:
@@ -188,18 +194,23 @@ def _group(results: Results, number: int, row: Row, key: str, compared: Sequence
         listed.append(Listed(trial, marks(trial), step, run_path(trial.run_id), session.elapsed_s / 60, tokens))
     counted = [trial for trial in entry.trials if trial.outcome not in NOT_COUNTED]
     fast = []
+    # A failed trial has no device, and counts beside each library.
+    counted = [trial for trial in counted if (own := device_of(results.annotations[trial.run_id])) is None or own.name == device]
     for line in compared:
-        speeds = [speed(results, trial, line) for trial in counted]
+        speeds = [speed(results, trial, line, device) for trial in counted]
         known = [value for value in speeds if value is not None]
         shares = " · ".join(f"{sum(value >= p for value in known)}/{len(counted)}" for p in SPEEDS)
-        fast.append(f"{shares} ({median(known):.2f}×)" if known else shares)
+        fast.append(f"{shares} ({median(known):.2f}×)" if known else shares if counted else "no trial on its device")
     return Group(number, row_name(row), row_tags(row), listed, fast)
 
 
-def speed(results: Results, trial: Trial, line: BaselineLine) -> float | None:
-    """How many times as fast as a baseline, the geometric mean over the shapes. None unless it passed on the same shapes."""
+def speed(results: Results, trial: Trial, line: BaselineLine, device: str) -> float | None:
+    """How many times as fast as a baseline, the geometric mean over the shapes.
+
+    None unless the trial passed on the same shapes and on a device of the same name.
+    """
     score = results.annotations[trial.run_id].score
-    if trial.outcome != "passed" or not isinstance(score, Passed):
+    if trial.outcome != "passed" or not isinstance(score, Passed) or score.device.name != device:
         return None
     times = {sizes(shape.shape): shape.measured_s for shape in line.shapes}
     ratios = [times[sizes(shape.shape)] / shape.measured_s for shape in score.shapes if sizes(shape.shape) in times]

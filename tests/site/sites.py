@@ -58,7 +58,10 @@ def baseline(**given: Any) -> Baselines:
     made = record(**given)
     shape = {"shape": {"N": 8}, "fraction": 0.25, "ceiling_s": 1e-6, "measured_s": 4e-6, "launch_mode": "graph", "error": {}}
     line = made.lines[0].model_dump(mode="json") | {"shapes": [shape | {"flops": 1e6, "bytes": 1e6}]}
-    return Baselines.model_validate(made.model_dump(mode="json") | {"lines": [line, *made.model_dump(mode="json")["lines"][1:]]})
+    device = passed(1).model_dump(mode="json")["score"]["device"]
+    return Baselines.model_validate(
+        made.model_dump(mode="json") | {"device": device, "lines": [line, *made.model_dump(mode="json")["lines"][1:]]}
+    )
 
 
 def curve(run: Annotation) -> Curve:

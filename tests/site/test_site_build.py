@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from pages import Page
 from records import trial
-from sites import home, passed, render, run_files, small, steps
+from sites import baseline, curve, home, passed, render, run_files, small, steps
 
 from arena.errors import ArenaError, DataError, UsageError
-from arena.site import keys
+from arena.schema import Annotation, Passed
+from arena.site import keys, plots
 from arena.site import render as rendering
 
 TEMPLATES = sorted((Path(rendering.__file__).parent / "templates").glob("*.j2"))
@@ -132,6 +133,73 @@ def test_another_folder_is_not_replaced(tmp_path: Path):
     with pytest.raises(UsageError, match="no site of arena"):
         render(made, tmp_path / "photos")
     assert files(tmp_path / "photos") == {"index.html": b"mine"}
+
+
+@pytest.mark.parametrize("name", [".git/config", "CNAME"])
+def test_a_site_with_other_files_is_not_replaced(tmp_path: Path, name):
+    made = home(tmp_path / "home", [])
+    render(made, tmp_path / "site")
+    (tmp_path / "site" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "site" / name).write_text("mine")
+    with pytest.raises(UsageError, match=f"holds '{name.partition('/')[0]}', which is no part of a site"):
+        render(made, tmp_path / "site")
+    assert (tmp_path / "site" / name).read_text() == "mine"
+
+
+def reviewed(run: Annotation, verdict: str) -> Annotation:
+    made = {"verdict": verdict, "summary": "It is.", "reviewer": "A. B.", "reviewed_at": "2026-01-02T03:04:05Z"}
+    return Annotation.model_validate(run.model_dump(mode="json") | {"review": made})
+
+
+@pytest.mark.parametrize(("verdict", "outcome"), [("reward_hack", "withdrawn"), ("bug", "bug")])
+def test_a_number_that_does_not_count_is_no_headline(tmp_path: Path, verdict, outcome):
+    run = reviewed(passed(1), verdict)
+    render(home(tmp_path / "home", [run], scored=[curve(run)]), tmp_path / "site")
+    words = " ".join(Page(tmp_path / "site" / "r" / f"{run.run_id}.html").words.split())
+    assert f"{outcome} the judge measured 0.4000 of the ceiling; no table counts it" in words
+    assert f"{outcome} the judge said passed" in words
+    assert "curve" not in Page(tmp_path / "site" / "p" / "h200" / "paged_attention-v1.html").ids
+
+
+def test_unsteady_snapshots_are_marked():
+    made = curve(passed(1))
+    points = (made.points[0], made.points[1].model_copy(update={"unsteady": True}))
+    plot = plots.best_so_far([("x", made.model_copy(update={"points": points}))])
+    assert plot is not None
+    assert [point.label for point in plot.points] == ["", "±"] and "unsteady" in plot.points[1].title
+
+
+def test_times_of_two_devices_have_no_ratio(tmp_path: Path):
+    first, second = passed(1, 0.4), passed(2, 0.3, harness="claude", model="opus", effort="high")
+    assert isinstance(second.score, Passed)
+    other = second.score.model_copy(update={"device": second.score.device.model_copy(update={"name": "another one"})})
+    second = second.model_copy(update={"score": other})
+    render(home(tmp_path / "home", [first, second], [baseline()]), tmp_path / "site")
+    [compared] = (tmp_path / "site" / "c").rglob("*.html")
+    words = " ".join(Page(compared).words.split())
+    assert "On another one." in words and "two devices" in words
+    problem = Page(tmp_path / "site" / "p" / "h200" / "paged_attention-v1.html")
+    assert "no trial on its device" in " ".join(problem.words.split())
+    [plot] = re.findall(
+        r'aria-label="Roofline.*?</svg>', (tmp_path / "site/p/h200/paged_attention-v1.html").read_text(), re.DOTALL
+    )
+    assert "opus" not in plot
+
+
+def test_libraries_outside_the_tolerance_have_no_fast_p(tmp_path: Path):
+    made = baseline()
+    rough = made.lines[0].model_copy(update={"verdict": "incorrect", "message": "it is off"})
+    lines = made.model_copy(update={"lines": (rough, *made.lines[1:])})
+    render(home(tmp_path / "home", [passed(1)], [lines]), tmp_path / "site")
+    assert "fast" not in Page(tmp_path / "site" / "p" / "h200" / "paged_attention-v1.html").ids
+
+
+def test_a_counted_failure_is_told_before_uncounted_trials(tmp_path: Path):
+    runs = [trial("incorrect", 1), trial("judge_failed", 2), trial("judge_failed", 3)]
+    render(home(tmp_path / "home", runs), tmp_path / "site")
+    words = Page(tmp_path / "site" / "index.html").words
+    assert "incorrect · 0/1" in words
+    assert "§" in words and "¶" in words
 
 
 def test_a_site_is_replaced_whole(tmp_path: Path):
