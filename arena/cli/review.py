@@ -35,22 +35,24 @@ def review(reviewer: str | None, as_json: bool) -> None:
         raise UsageError("--by: give your name")
     ready()
     done = 0
-    for number, one in enumerate(found, start=1):
-        tell(f"[bold]{number} of {len(found)}[/]")
-        verdict = _ask(one)
-        if verdict == QUIT:
-            break
-        if verdict == SKIP:
-            continue
-        summary = ""
-        while not summary.strip():
-            summary = click.prompt("Your reason, in a sentence or two", default="", show_default=False, err=True)
-        run_id = one.annotation.run_id
-        path = paths.annotations() / f"{run_id}.yaml"
-        annotations.annotate(path, paths.workspaces() / run_id, verdict=verdict, summary=summary, reviewer=reviewer)
-        done += 1
-    if done:
-        run_cell.render()
+    try:
+        for number, one in enumerate(found, start=1):
+            tell(f"[bold]{number} of {len(found)}[/]")
+            verdict = _ask(one)
+            if verdict == QUIT:
+                break
+            if verdict == SKIP:
+                continue
+            summary = ""
+            while not summary.strip():
+                summary = click.prompt("Your reason, in a sentence or two", default="", show_default=False, err=True)
+            run_id = one.annotation.run_id
+            path = paths.annotations() / f"{run_id}.yaml"
+            annotations.annotate(path, paths.workspaces() / run_id, verdict=verdict, summary=summary, reviewer=reviewer)
+            done += 1
+    finally:  # also after Ctrl-C: what is stored counts
+        if done:
+            run_cell.render()
     tell(f"{done} of {len(found)} reviewed")
 
 

@@ -8,6 +8,7 @@ from arena.cli.console import safe, tell
 from arena.results import curves
 from arena.results.run_folder import RunFolder
 from arena.site import run_page, steps
+from arena.site.changes import lines
 from arena.site.text import shown
 
 LINE_CHARACTERS = 160
@@ -32,11 +33,11 @@ def show_steps(run: RunFolder, offset_s: float) -> None:
         tokens = "" if step.tokens is None else f", {step.tokens:,} tokens so far"
         tell(f"{step.at_s:8.1f} [bold]{safe(shown(name))}[/] {safe(shown(first, LINE_CHARACTERS))}{end}{wrote}{tokens}")
         if step.output is not None and step.output.text.strip():
-            lines = shown(step.output.text).strip().splitlines()
-            for line in lines[:OUTPUT_LINES]:
+            printed = shown(step.output.text).strip().split("\n")
+            for line in printed[:OUTPUT_LINES]:
                 tell(f"         {safe(line[:LINE_CHARACTERS])}")
-            if len(lines) > OUTPUT_LINES:
-                tell(f"         ... {len(lines) - OUTPUT_LINES} more lines")
+            if len(printed) > OUTPUT_LINES:
+                tell(f"         ... {len(printed) - OUTPUT_LINES} more lines")
     if found.left_out:
         tell(f"... {found.left_out:,} more lines in {safe(run.trajectory)}")
 
@@ -58,5 +59,5 @@ def show_source(run: RunFolder) -> None:
     """Print the solution."""
     source = run_page.source_of(run)
     tell(f"\n[bold]{safe(run.solution)}[/]" if source is not None else "source: it left no solution here")
-    for number, line in enumerate((source or "").splitlines(), start=1):
+    for number, line in enumerate(lines((source or "").replace("\r\n", "\n")), start=1):
         tell(f"{number:5} {safe(shown(line))}")

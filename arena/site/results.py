@@ -52,7 +52,8 @@ class Results:
     def shows_files(self, run_id: str) -> bool:
         """Whether the run's transcript and source get pages."""
         chosen = self.shown == "all" or (self.shown == "public" and self.annotations[run_id].review is not None)
-        return chosen and (self.workspaces / run_id).is_dir()
+        folder = self.workspaces / run_id
+        return chosen and folder.is_dir() and not folder.is_symlink()
 
     def work(self, annotation: Annotation, shape: Mapping[str, int]) -> tuple[float, float] | None:
         """Operations and bytes of a shape in an old record, by the formulas of the same problem, where it is installed."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.agents.snapshots import Stored, stored
+from arena.errors import DataError
 from arena.results.run_folder import RunFolder
 from arena.schema import Annotation, Curve, Passed, TimedShape
 from arena.site import plots, steps
@@ -118,14 +119,18 @@ def read_files(results: Results, annotation: Annotation) -> Files:
     run = RunFolder(results.workspaces / annotation.run_id)
     snapshots = stored(run.snapshots) if run.snapshots.is_dir() else []
     offset_s = annotation.session.clock_offset_s or 0.0
-    found = steps.read(run.trajectory, snapshots, offset_s) if run.trajectory.is_file() else steps.Steps((), 0, ())
+    found = (
+        steps.read(run.trajectory, snapshots, offset_s)
+        if run.trajectory.is_symlink() or run.trajectory.is_file()
+        else steps.Steps((), 0, ())
+    )
     changes = _changes(snapshots) if results.source else []
     return Files(
         source=source_of(run) if results.source else None,
         changes=changes,
         snapshots=snapshots,
         steps=found,
-        spent=_spent(run.ledger) if run.ledger.is_file() else [],
+        spent=_spent(run.ledger) if run.ledger.is_symlink() or run.ledger.is_file() else [],
     )
 
 
@@ -154,17 +159,24 @@ def _changes(snapshots: Sequence[Stored]) -> list[Change]:
 
 
 def _spent(ledger: Path) -> list[tuple[float, float]]:
-    """What the requests had cost by each time, by the gateway's clock. Requests without a known cost add nothing."""
+    """What the requests had cost by each time, by the gateway's clock. Requests without a known cost add nothing. DataError."""
     total, found = 0.0, []
-    for line in ledger.read_bytes().split(b"\n")[:-1]:
-        entry = json.loads(line)
-        if entry.get("event") == "ended" and entry.get("cost_usd"):
-            total += entry["cost_usd"]
-            found.append((entry["s"], total))
+    try:
+        kept = read_regular(ledger.parent, ledger.name, steps.FILE_BYTES)
+    except NoSubmission as fault:
+        raise DataError(f"{ledger}: {fault.reason}") from None
+    for number, line in enumerate(kept.split(b"\n")[:-1], start=1):
+        try:
+            entry = json.loads(line)
+            if entry.get("event") == "ended" and entry.get("cost_usd"):
+                total += float(entry["cost_usd"])
+                found.append((float(entry["s"]), total))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise DataError(f"{ledger}:{number}: is no line of a ledger, which the gateway writes: remove it") from None
     return found
 
 
 def spent_by(spent: Sequence[tuple[float, float]], at_s: float) -> float | None:
     """Dollars by a time; None where no request had a cost by then."""
-    place = bisect_right([when_s for when_s, _ in spent], at_s)
+    place = bisect_right(spent, at_s, key=lambda pair: pair[0])
     return spent[place - 1][1] if place else None

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena.agents.snapshots import Stored
 from arena.agents.trajectory import FIELDS
 from arena.site.text import CHARACTERS
+from arena.submission import NoSubmission, read_regular
 
+FILE_BYTES = 80 << 20
+"""Above the largest trajectory that arena keeps."""
 MOST_STEPS = 100_000
 MOST_FIELDS = 12
 """Inputs of one call that are kept."""
@@ -59,13 +63,17 @@ class Steps(NamedTuple):
 
 
 def read(path: Path, snapshots: Iterable[Stored] = (), offset_s: float = 0.0) -> Steps:
-    """The steps in a file. `offset_s`: by how much the snapshots' clock is ahead."""
+    """The steps in a file; no link is followed. `offset_s`: by how much the snapshots' clock is ahead."""
+    try:
+        kept = read_regular(path.parent, path.name, FILE_BYTES)
+    except NoSubmission as fault:
+        return Steps((Step(1, 0.0, "unreadable", "", (("", _excerpt(fault.reason)),)),), 0, ())
     steps: list[Step] = []
     calls: dict[str, int] = {}
     wrote: dict[int, str] = {}
     tokens, used, left_out = 0, list[tuple[float, float]](), 0
     digests = {stored.path.stem.partition("_")[2] for stored in snapshots}
-    for number, line in _lines(path):
+    for number, line in enumerate(io.BytesIO(kept), start=1):
         if len(steps) >= MOST_STEPS:
             left_out += 1
             continue
@@ -86,11 +94,6 @@ def read(path: Path, snapshots: Iterable[Stored] = (), offset_s: float = 0.0) ->
                     wrote[len(steps)] = digest
             steps.append(_step(number, at_s, kind, data))
     return Steps(tuple(_with_snapshots(steps, wrote, snapshots, offset_s)), left_out, tuple(used))
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    with path.open("rb") as file:
-        yield from enumerate(file, start=1)
 
 
 def _parsed(line: bytes) -> Mapping[str, Any]:

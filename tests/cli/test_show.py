@@ -139,6 +139,21 @@ def test_a_review_that_breaks_off_stores_nothing(arena: Arena) -> None:
     assert len(arena.json("review")) == 1
 
 
+def test_a_stored_verdict_counts_after_a_break(arena: Arena) -> None:
+    home(arena.home, [unsteady(trial(0.5, 1)), trial("cheated", 3)])
+    process = arena.start("review", "--by", "A. B.", stdin=subprocess.PIPE)
+    process.communicate("reward_hack\nIt times itself.\n", timeout=60)
+    assert process.returncode == 130
+    assert "withdrawn" in (arena.home / "leaderboard" / "leaderboard.json").read_text()
+
+
+def test_source_lines_are_those_of_the_page(arena: Arena) -> None:
+    run = passed(1)
+    home(arena.home, [run])
+    run_files(arena.home, run, steps(), ["a = 1\fb = 2\nc = 3\n"])
+    assert "    2 c = 3" in arena("show", run.run_id, "--source").out
+
+
 def test_site_and_open_render_pages(arena: Arena, tmp_path: Path) -> None:
     run = passed(1)
     home(arena.home, [run])

@@ -120,6 +120,26 @@ def test_solutions_can_be_left_out(tmp_path: Path):
     assert [name for name in written if name.endswith("/t1.html")] != []
 
 
+def test_a_bad_line_of_a_ledger_is_named(tmp_path: Path):
+    made, run, _ = small(tmp_path / "home")
+    ledger = made / "workspaces" / run.run_id / "ledger.jsonl"
+    ledger.write_text('{"event": "ended", "s": 1.0, "cost_usd": 0.5}\n[]\n')
+    with pytest.raises(DataError, match=r"ledger.jsonl:2: is no line of a ledger"):
+        render(made, tmp_path / "site")
+    ledger.rename(ledger.with_name("other"))
+    ledger.symlink_to("other")
+    with pytest.raises(DataError, match=r"ledger.jsonl is a symbolic link"):
+        render(made, tmp_path / "site")
+
+
+def test_a_run_folder_behind_a_link_is_not_shown(tmp_path: Path):
+    made, run, _ = small(tmp_path / "home")
+    folder = made / "workspaces" / run.run_id
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert [name for name in render(made, tmp_path / "site") if name.startswith(f"r/{run.run_id}/")] == []
+
+
 def test_one_hardware_can_be_shown_alone(tmp_path: Path):
     made = home(tmp_path / "home", [passed(1), passed(2, hardware="b200")])
     written = render(made, tmp_path / "site", hardware="b200")

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from pathlib import Path
 
 from arena.agents.snapshots import Stored
@@ -66,6 +67,20 @@ def test_deep_inputs_are_no_error(tmp_path):
         line = b'{"kind": "call", "at_s": 1, "id": 1, "tool": "t", "input": {"x": ' + b"[" * depth + b"]" * depth + b"}}"
         [step] = read(tmp_path, line).steps
         assert step.kind in ("call", "unreadable") and step.line == 1
+
+
+def test_nested_json_costs_no_more_than_its_size(tmp_path):
+    many = [[[[[0]]]]] * 90_000
+    start_s = time.process_time()
+    [step] = read(tmp_path, call(1.0, "a", x=many)).steps
+    assert time.process_time() - start_s < 2 and len(step.fields[0][1].text) == CHARACTERS
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "secret").write_text('{"kind": "text", "at_s": 1, "text": "hidden"}\n')
+    (tmp_path / "trajectory.jsonl").symlink_to("secret")
+    [step] = steps.read(tmp_path / "trajectory.jsonl").steps
+    assert step.kind == "unreadable" and "is a symbolic link" in step.fields[0][1].text
 
 
 def test_long_texts_and_many_inputs_are_cut(tmp_path):
