@@ -117,7 +117,8 @@ def shape_lines(results: Results, annotation: Annotation) -> list[ShapeLine]:
 def read_files(results: Results, annotation: Annotation) -> Files:
     """The run's files that readers see. No link is followed."""
     run = RunFolder(results.workspaces / annotation.run_id)
-    snapshots = stored(run.snapshots) if run.snapshots.is_dir() else []
+    there = run.snapshots.is_dir() and not run.snapshots.is_symlink()
+    snapshots = [snapshot for snapshot in stored(run.snapshots) if not snapshot.path.is_symlink()] if there else []
     offset_s = annotation.session.clock_offset_s or 0.0
     found = (
         steps.read(run.trajectory, snapshots, offset_s)

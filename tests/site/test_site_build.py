@@ -132,6 +132,14 @@ def test_a_bad_line_of_a_ledger_is_named(tmp_path: Path):
         render(made, tmp_path / "site")
 
 
+def test_a_snapshot_behind_a_link_is_not_shown(tmp_path: Path):
+    made, run, _ = small(tmp_path / "home")
+    last = sorted((made / "workspaces" / run.run_id / "snapshots").iterdir())[-1]
+    last.rename(tmp_path / "elsewhere")
+    last.symlink_to(tmp_path / "elsewhere")
+    assert f"r/{run.run_id}/d1.html" not in render(made, tmp_path / "site")
+
+
 def test_a_run_folder_behind_a_link_is_not_shown(tmp_path: Path):
     made, run, _ = small(tmp_path / "home")
     folder = made / "workspaces" / run.run_id
