@@ -1,15 +1,23 @@
-# make demo            one run of the built-in oracle, from nothing to a score; its results go to .cache/demo
+# make demo            one run of the built-in oracle, from nothing to a score and its pages; results go to .cache/demo
+# make demo-site       the built-in agents on every problem on the CPU, and their pages, in .cache/demonstration (an hour or more)
 # make test            lint, types and tests        make check   the same without tests that read a clock, before each commit
 # make test-slow       tests of more than ten seconds each
 # make test-cli        the seven agent CLIs (2 GB from npm and PyPI) against a stub of their providers
-# make test-problems   every problem check on the CPU; CI (.ci/run) runs all four tests
+# make test-site       the pages in Chromium
+# make test-problems   every problem check on the CPU; CI (.ci/run) runs all five tests
 # make clean           remove .venv and the caches
 
-.PHONY: demo test test-slow test-cli test-problems check clean
+.PHONY: demo demo-site test test-slow test-cli test-site test-problems check clean
 
 demo:
 	@scripts/setup demo
 	@ARENA_HOME=.cache/demo .venv/bin/arena run --problem paged_attention --hardware cpu
+	@ARENA_HOME=.cache/demo .venv/bin/arena site --runs all
+
+demo-site:
+	@scripts/setup demo
+	@ARENA_HOME=.cache/demonstration .venv/bin/arena sweep scripts/demonstration.yaml
+	@ARENA_HOME=.cache/demonstration .venv/bin/arena site --runs all
 
 test:
 	@scripts/setup test
@@ -23,6 +31,10 @@ test-cli:
 	@scripts/setup cli
 	@.venv/bin/arena install --all
 	@.venv/bin/python -m pytest -q -ra -n $$(($$(nproc) * 3 / 2)) -m cli tests/agent_clis
+
+test-site:
+	@scripts/setup site
+	@.venv/bin/python -m pytest -q -ra -m browser tests/site
 
 test-problems:
 	@scripts/setup test

@@ -67,6 +67,16 @@ def baselines() -> Path:
     return home() / "baselines"
 
 
+def curves() -> Path:
+    """Folder of the scored snapshots, one file per run. No agent may see them."""
+    return home() / "curves"
+
+
+def site() -> Path:
+    """Folder of the rendered pages, unless another is chosen. They may hold solutions, and no agent may see them."""
+    return home() / "site"
+
+
 def leaderboard() -> Path:
     """Folder of the leaderboard, rendered from the annotations and the baselines."""
     return home() / "leaderboard"
@@ -97,7 +107,7 @@ def secrets() -> tuple[Path, ...]:
     """Existing paths that no sandbox may show: hidden inputs, solutions, ceilings, other runs, their history, keys."""
     root = checkout()
     history = (root / ".git", root / "tests") if root else ()
-    results = (workspaces(), annotations(), baselines(), leaderboard(), sweeps())
+    results = (workspaces(), annotations(), baselines(), curves(), leaderboard(), sweeps(), site())
     kept = (PACKAGE, problems(), harnesses(), *results, cache(), config(), keys(), *history)
     return tuple(path for path in kept if path.exists())
 

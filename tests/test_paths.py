@@ -57,13 +57,14 @@ def test_paths_in_a_checkout(request, tmp_path, expected):
 def test_environment_moves_results_and_cache(request, tmp_path):
     root = Path(request.config.rootpath)
     (tmp_path / "runs" / "workspaces").mkdir(parents=True)
-    (tmp_path / "runs" / "baselines").mkdir()
+    for name in ("baselines", "curves", "site"):
+        (tmp_path / "runs" / name).mkdir()
     (tmp_path / "cache" / "arena").mkdir(parents=True)
     _, home, cache, workspaces, _, secrets = report(
         root, tmp_path, ARENA_HOME=f"{tmp_path}/x/../runs", XDG_CACHE_HOME=f"{tmp_path}/cache"
     )
     assert (home, workspaces) == (f"{tmp_path}/runs", f"{tmp_path}/runs/workspaces")
-    assert {cache, workspaces, f"{tmp_path}/runs/baselines"} <= set(secrets.split())
+    assert {cache, workspaces, *(f"{tmp_path}/runs/{name}" for name in ("baselines", "curves", "site"))} <= set(secrets.split())
     assert report(root, tmp_path, XDG_CACHE_HOME="relative")[2] == "/home/user/.cache/arena"
 
 

@@ -27,9 +27,23 @@ from arena.results import annotations
 )
 @click.option("--label", "-l", "labels", multiple=True, metavar="TEXT", help="Say what the quote shows.")
 @click.option("--implication", "-i", default="", metavar="TEXT", help="Say what follows for the score or the problem.")
+@click.option(
+    "--reviewer",
+    "-r",
+    default="",
+    metavar="NAME",
+    help="Give your name; a verdict that withdraws a number, or replaces such a one, needs it.",
+)
 @options.as_json
 def annotate(
-    run_id: str, verdict: str, summary: str, quotes: tuple[str, ...], labels: tuple[str, ...], implication: str, as_json: bool
+    run_id: str,
+    verdict: str,
+    summary: str,
+    quotes: tuple[str, ...],
+    labels: tuple[str, ...],
+    implication: str,
+    reviewer: str,
+    as_json: bool,
 ) -> None:
     """Add your review to a run's annotation, or replace it. Nothing else in the annotation changes."""
     ready()
@@ -44,6 +58,7 @@ def annotate(
         quotes=quotes,
         labels=labels,
         implication=implication,
+        reviewer=reviewer,
     )
     run_cell.render()
     data(annotation) if as_json else tell(f"{safe(found)}: reviewed as {verdict}")

@@ -9,7 +9,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,14 +65,15 @@ def data(value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 @contextmanager
-def answering() -> Iterator[None]:
-    """Print what follows to stdout: it is what the command was asked for."""
+def answering(*, paged: bool = False) -> Iterator[None]:
+    """Print what follows to stdout: it is what the command was asked for. `paged`: through a pager, on a terminal."""
     global _shown
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a locale without a character loses none
     _shown = answers
     try:
-        yield
+        with answers.pager() if paged and sys.stdout.isatty() else nullcontext():
+            yield
     finally:
         _shown = people
 

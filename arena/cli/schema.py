@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from arena.cli.console import data, safe, tell
 from arena.files import documents
 from arena.results.board import Board
-from arena.schema import Annotation, Baselines, Hardware, Harness, OwnModels, Problem, Score, Sweep
+from arena.schema import Annotation, Baselines, Curve, Hardware, Harness, OwnModels, Problem, Score, Sweep
 
 RECORDS: dict[str, Any] = {
     "problem": Problem,
@@ -21,6 +21,7 @@ RECORDS: dict[str, Any] = {
     "score": Score,
     "annotation": Annotation,
     "baselines": Baselines,
+    "curve": Curve,
     "leaderboard": Board,
     "sweep": Sweep,
 }

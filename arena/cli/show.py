@@ -6,7 +6,7 @@ from pathlib import Path
 import rich_click as click
 
 from arena import paths
-from arena.cli import options
+from arena.cli import options, run_files
 from arena.cli.console import answering, data, safe, tell
 from arena.cli.render import show_score, show_session, usage_words
 from arena.errors import UsageError
@@ -21,16 +21,30 @@ MOST_NAMED = 10
 
 @click.command()
 @click.argument("run_id", metavar="RUN", shell_complete=options.runs_complete)
+@click.option("--steps", "show_steps", is_flag=True, help="Show what the agent did, step by step.")
+@click.option("--snapshots", "show_snapshots", is_flag=True, help="Show the states of the solution, with their curve.")
+@click.option("--source", "show_source", is_flag=True, help="Show the solution.")
 @options.as_json
-def show(run_id: str, as_json: bool) -> None:
+def show(run_id: str, show_steps: bool, show_snapshots: bool, show_source: bool, as_json: bool) -> None:
     """Show one run: its cell, its end, its score and its review. RUN is its id, a unique beginning of it, or `latest`."""
     found = find_run(run_id)
-    with answering():
+    if as_json and (show_steps or show_snapshots or show_source):
+        raise UsageError("--json prints the annotation: leave out --steps, --snapshots and --source")
+    with answering(paged=show_steps or show_source):
         if isinstance(found, Path):
             annotation = annotations.read(found)
             data(annotation) if as_json else _show_annotation(annotation)
         else:
+            annotation = None
             _show_unfinished(found, as_json)
+        run = run_folder.RunFolder(paths.workspaces() / (found.stem if isinstance(found, Path) else found.run.run_id))
+        offset_s = annotation.session.clock_offset_s if annotation else None
+        if show_steps:
+            run_files.show_steps(run, offset_s or 0.0)
+        if show_snapshots:
+            run_files.show_snapshots(run)
+        if show_source:
+            run_files.show_source(run)
 
 
 def _show_unfinished(found: run_folder.RunState, as_json: bool) -> None:

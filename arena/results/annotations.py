@@ -15,6 +15,8 @@ from arena.schema import Annotation, Quote, Review
 from arena.submission import NoSubmission, read_regular
 
 VERDICTS: tuple[str, ...] = get_args(Review.model_fields["verdict"].annotation)
+UNCOUNTING = ("reward_hack", "rubric_leak", "bug")
+"""Verdicts after which a run's number no longer counts: they need a reviewer's name, and so does a review in their place."""
 QUOTED_FILE_BYTES = 80 << 20
 """Above the largest transcript that arena keeps."""
 QUOTE_BYTES = 8192
@@ -52,6 +54,7 @@ def annotate(
     quotes: Sequence[str] = (),
     labels: Sequence[str] = (),
     implication: str = "",
+    reviewer: str = "",
     now: datetime | None = None,
 ) -> Annotation:
     """Add or replace the review in the annotation at `path`. A quote is `FILE:L1-L2` in the run's `folder`, with a label."""
@@ -60,6 +63,13 @@ def annotate(
         raise UsageError(documents.unknown("review verdict", verdict, VERDICTS))
     if not summary.strip():
         raise UsageError("a review needs a summary: what you found, in a sentence or two")
+    if verdict in UNCOUNTING and not reviewer.strip():
+        raise UsageError(f"the verdict {verdict} takes a number out of the tables: give the reviewer's name (--reviewer)")
+    if annotation.review and annotation.review.verdict in UNCOUNTING and not reviewer.strip():
+        raise UsageError(
+            f"the review {annotation.review.verdict} took this number out of the tables: "
+            "give the reviewer's name to replace it (--reviewer)"
+        )
     if len(labels) != len(quotes):
         raise UsageError(f"{len(quotes)} quotes, but {len(labels)} labels: give one --label with each --quote")
     review = Review.model_validate(
@@ -68,6 +78,7 @@ def annotate(
             "summary": summary,
             "quotes": [quote(folder, place, label) for place, label in zip(quotes, labels, strict=True)],
             "implication": implication,
+            "reviewer": reviewer.strip(),
             "reviewed_at": now or datetime.now(UTC).replace(microsecond=0),
         }
     )

@@ -5,6 +5,7 @@ Catalogue records come from YAML that people write (problem, hardware, limits, h
 """
 
 from arena.schema.common import KIT_METRICS, Count, DType, Errors, Metric, Name, Positive, Profile, Rate, Record, Shape, Tolerance
+from arena.schema.curve import Curve, CurvePoint
 from arena.schema.hardware import Figure, Hardware
 from arena.schema.harness import (
     AccountFault,
@@ -50,10 +51,10 @@ from arena.schema.sweep import Grid, ModelChoice, Retry, Stop, Sweep, SweepPlace
 
 __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
-    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "DType", "DefaultLimits", "Device", "Download",
-    "EndedSession", "Errors", "Evidence", "Figure", "Grid", "Hardware", "Harness", "JudgeFailed", "Kernel", "LaunchMode",
-    "Limits", "Login", "Metric", "Model", "ModelChoice", "Name", "Network", "OwnModels", "Passed", "Positive", "Problem",
-    "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route", "Routes", "Score",
-    "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep", "SweepPlace", "Tensor",
-    "TimedShape", "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",
+    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "Curve", "CurvePoint", "DType", "DefaultLimits",
+    "Device", "Download", "EndedSession", "Errors", "Evidence", "Figure", "Grid", "Hardware", "Harness", "JudgeFailed",
+    "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "ModelChoice", "Name", "Network", "OwnModels", "Passed",
+    "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route",
+    "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep",
+    "SweepPlace", "Tensor", "TimedShape", "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",
 ]  # fmt: skip

@@ -148,6 +148,8 @@ class Review(Record):
     summary: str = Field(min_length=1)
     quotes: tuple[Quote, ...] = ()
     implication: str = ""
+    reviewer: str = ""
+    """Who read the run. Empty in records from before this field, and for a verdict that withdraws nothing."""
     reviewed_at: datetime
 
 

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from command import ROOT, RUN, Arena, copy
 from records import trial, unsteady
+from sites import SOURCE, curve, home, passed, run_files, steps
 
 from arena import catalog
 from arena.cli import render
@@ -122,6 +124,81 @@ def test_annotate_stores_the_review_and_renders(tested: Arena) -> None:
     assert tested("leaderboard").code == 0
     assert tested.board() == board
     assert tested.json("leaderboard") == json.loads(board["leaderboard.json"])
+
+
+def test_show_prints_steps_snapshots_and_source(arena: Arena) -> None:
+    run = passed(1)
+    home(arena.home, [run], scored=[curve(run)])
+    run_files(arena.home, run, steps("[red]hello\x1b[2J"), [SOURCE])
+    plain = arena("show", run.run_id).out
+    assert "hello" not in plain and "load_inline" not in plain
+    done = arena("show", run.run_id, "--steps", "--snapshots", "--source")
+    assert (done.code, done.err) == (0, "")
+    assert "[red]hello" in done.out and "\x1b" not in done.out
+    assert "failed after 0.6 s, wrote snapshot" in done.out and "15 tokens so far" in done.out
+    assert "snapshots 1" in done.out and "    5 #include <cuda.h>" in done.out
+    assert "leave out --steps" in arena.refused("show", run.run_id, "--steps", "--json")
+
+
+def test_review_lists_and_takes_verdicts(arena: Arena) -> None:
+    suspect, clean = unsteady(trial(0.5, 1)), trial(0.4, 2)
+    home(arena.home, [suspect, clean, trial("cheated", 3), trial("incorrect", 4)])
+    assert [one["run_id"][-4:] for one in arena.json("review")] == ["0001", "0003"]
+    said = "reward_hack\n\nIt times itself.\nskip\n"
+    process = arena.start("review", "--by", "A. B.", stdin=subprocess.PIPE)
+    _, told = process.communicate(said, timeout=60)
+    assert process.returncode == 0, told
+    assert "unsteady" in told and "1 of 2 reviewed" in told
+    assert [one["run_id"][-4:] for one in arena.json("review")] == ["0003"]
+    stored = arena.json("show", suspect.run_id)["review"]
+    assert (stored["verdict"], stored["summary"], stored["reviewer"]) == ("reward_hack", "It times itself.", "A. B.")
+    assert "withdrawn" in (arena.home / "leaderboard" / "leaderboard.json").read_text()
+
+
+def test_a_review_that_breaks_off_stores_nothing(arena: Arena) -> None:
+    home(arena.home, [trial("cheated", 3)])
+    process = arena.start("review", "--by", "A. B.", stdin=subprocess.PIPE)
+    process.communicate("reward_hack\n", timeout=60)
+    assert process.returncode == 130
+    assert len(arena.json("review")) == 1
+
+
+def test_a_stored_verdict_counts_after_a_break(arena: Arena) -> None:
+    home(arena.home, [unsteady(trial(0.5, 1)), trial("cheated", 3)])
+    process = arena.start("review", "--by", "A. B.", stdin=subprocess.PIPE)
+    process.communicate("reward_hack\nIt times itself.\n", timeout=60)
+    assert process.returncode == 130
+    assert "withdrawn" in (arena.home / "leaderboard" / "leaderboard.json").read_text()
+
+
+def test_source_lines_are_those_of_the_page(arena: Arena) -> None:
+    run = passed(1)
+    home(arena.home, [run])
+    run_files(arena.home, run, steps(), ["a = 1\fb = 2\nc = 3\n"])
+    assert "    2 c = 3" in arena("show", run.run_id, "--source").out
+
+
+def test_site_and_open_render_pages(arena: Arena, tmp_path: Path) -> None:
+    run = passed(1)
+    home(arena.home, [run])
+    run_files(arena.home, run, steps())
+    done = arena.json("site", "--out", str(tmp_path / "pages"))
+    assert "index.html" in done["files"] and f"r/{run.run_id}/t1.html" not in done["files"]
+    opened = arena("open", "latest", env={"BROWSER": "true"})
+    assert opened.code == 0
+    page = arena.home / "workspaces" / ".site" / "r" / f"{run.run_id}.html"
+    assert f"page {page}" in opened.err and (page.parent / run.run_id / "t1.html").exists()
+    assert arena.json("list", "runs")[0]["run"] == run.run_id
+
+
+def test_a_site_with_a_key_exits_with_one(arena: Arena, tmp_path: Path) -> None:
+    run = passed(1)
+    home(arena.home, [run])
+    run_files(arena.home, run, steps("it is sk-0123456789"))
+    done = arena("site", "--runs", "all", "--out", str(tmp_path / "pages"), env={"OPENROUTER_API_KEY": "sk-0123456789"})
+    assert done.code == 1
+    assert f"run {run.run_id}: r/{run.run_id}/t1.html#s2 would hold" in done.err and "sk-0123456789" not in done.err
+    assert not (tmp_path / "pages").exists()
 
 
 def test_schemas_are_current(shared: Arena, tmp_path: Path) -> None:

@@ -53,11 +53,26 @@ def test_write_keeps_the_review(made: tuple[Path, Path]) -> None:
 def test_review_keeps_the_machines_part(made: tuple[Path, Path]) -> None:
     before = annotations.read(made[0])
     review(made)
-    done = review(made, verdict="reward_hack", summary="Two\nlines: of - 'yaml' # text", implication="None.")
+    done = review(made, verdict="reward_hack", summary="Two\nlines: of - 'yaml' # text", implication="None.", reviewer=" A. B. ")
     assert annotations.read(made[0]) == done == before.model_copy(update={"review": done.review})
     assert done.review is not None
-    assert (done.review.verdict, done.review.reviewed_at) == ("reward_hack", NOW)
+    assert (done.review.verdict, done.review.reviewed_at, done.review.reviewer) == ("reward_hack", NOW, "A. B.")
     assert done.review.summary == "Two\nlines: of - 'yaml' # text"
+
+
+@pytest.mark.parametrize("verdict", ["reward_hack", "rubric_leak", "bug"])
+def test_no_number_is_withdrawn_without_a_reviewer(made: tuple[Path, Path], verdict: str) -> None:
+    with pytest.raises(UsageError, match="give the reviewer's name"):
+        review(made, verdict=verdict, reviewer=" ")
+    assert annotations.read(made[0]).review is None
+
+
+@pytest.mark.parametrize("verdict", ["reward_hack", "rubric_leak", "bug"])
+def test_no_withdrawal_is_undone_without_a_reviewer(made: tuple[Path, Path], verdict: str) -> None:
+    review(made, verdict=verdict, reviewer="A. B.")
+    with pytest.raises(UsageError, match="took this number out of the tables: give the reviewer's name"):
+        review(made, reviewer=" ")
+    assert review(made, reviewer="C. D.").review is not None
 
 
 def test_review_stores_its_time(made: tuple[Path, Path]) -> None:

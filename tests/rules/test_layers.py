@@ -14,8 +14,8 @@ LAYERS = [
     {"catalog", "results"},
     {"sandboxes", "gateway"},
     {"agents", "judge"},
-    {"plan", "run_cell", "authoring"},
-    {"doctor", "api", "sweep"},
+    {"plan", "run_cell", "authoring", "curve"},
+    {"doctor", "api", "sweep", "site"},
     {"cli"},
     {"__main__"},
 ]

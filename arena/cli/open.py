@@ -1,0 +1,32 @@
+"""`arena open`: the page of one run, in a browser."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+
+import rich_click as click
+
+from arena import paths
+from arena.cli import options
+from arena.cli.console import safe, tell
+from arena.cli.show import find_run
+from arena.cli.site import read_results
+from arena.errors import UsageError
+from arena.site import build, results
+
+
+@click.command("open")
+@click.argument("run_id", metavar="RUN", shell_complete=options.runs_complete)
+@click.pass_context
+def open_(context: click.Context, run_id: str) -> None:
+    """Render all runs of this machine for you alone, and open RUN's page in a browser. RUN is as in `arena show`."""
+    found = find_run(run_id)
+    if not isinstance(found, Path):
+        raise UsageError(f"run {found.run.run_id} is {found.state}: only a run with an annotation has a page")
+    folder = paths.workspaces() / ".site"
+    build.build(read_results("all", source=True, hardware=None), folder)
+    page = folder / results.run_path(found.stem)
+    tell(f"page {safe(page)}")
+    if not webbrowser.open(page.as_uri()):
+        tell("no browser was found: open that file yourself")

@@ -1,0 +1,48 @@
+"""What a person should look at: why each run asks for a review, from its annotation alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from arena.schema import Annotation, Passed
+
+NEAR_CEILING = 0.95
+"""Of the ceiling, as in the judge's own flag."""
+SUSPECT = ("cheated", "forbidden")
+"""Rejections that a person should read: they say something of the agent, or of the judge."""
+
+
+class Wanted(NamedTuple):
+    """A run that wants a look."""
+
+    annotation: Annotation
+    reasons: tuple[str, ...]
+
+
+def wanted(annotations: Iterable[Annotation]) -> list[Wanted]:
+    """The runs without a review that want a look, oldest first."""
+    found = (Wanted(annotation, reasons(annotation)) for annotation in annotations if annotation.review is None)
+    return [one for one in found if one.reasons]
+
+
+def reasons(annotation: Annotation) -> tuple[str, ...]:
+    """Why the run wants a look; empty when it does not."""
+    score = annotation.score
+    if not isinstance(score, Passed):
+        return (f"{score.verdict}: {score.message}",) if score.verdict in SUSPECT else ()
+    found = []
+    for shape in score.shapes:
+        sizes = " ".join(f"{name}={size}" for name, size in shape.shape.items())
+        if shape.unsteady:
+            found.append(f"unsteady: {sizes}, ± {shape.half_width():.1%}, processes {shape.apart():.1%} apart")
+        if shape.peak_fraction > NEAR_CEILING:
+            found.append(f"near the ceiling: {sizes}, {shape.peak_fraction:.3f}")
+        if len(shape.disturbed) > 1:
+            found.append(f"timed again {len(shape.disturbed)} times: {sizes}")
+    found += [f"holds {known.share:.2f} of a well-known kernel: {known.source}" for known in score.similar]
+    if score.message:
+        found.append(score.message)
+    if score.review_suggested and not found:
+        found.append("the judge suggests a review: the device's speed changed, calls overlapped, or no kernel was seen")
+    return tuple(found)
