@@ -9,8 +9,8 @@ from arena.errors import UsageError
 from arena.files.documents import unknown
 from arena.plan import seconds
 from arena.results import annotations, baselines, leaderboard
-from arena.results.board import Interval, Table
-from arena.results.compare import Comparison, Ratio, compare, find_row
+from arena.results.board import Interval, Ratio, Table
+from arena.results.compare import Comparison, compare, find_row
 
 
 @click.command("compare")

@@ -1,4 +1,4 @@
-"""What a few trials let anybody say. Closed forms without resampling: the same trials give the same bytes."""
+"""Intervals and estimators of a few trials. Closed forms without resampling: the same trials give the same bytes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ ERRORS = NormalDist().inv_cdf((1 + LEVEL) / 2) + NormalDist().inv_cdf(SEEN)
 SPREAD, PASS_RATE = 0.7, 0.75
 """Assumed where nothing is on record: the standard deviation of log2 of the fraction of a cell's passed trials; the share that
 passes."""
+CHOICES = (1, 2, 3, 5, 10)
+"""The k of pass@k, all@k and best@k."""
 
 
 def success(passed: int, counted: int) -> Interval | None:
@@ -49,6 +51,30 @@ def _level(count: int, left_out: int) -> float:
     return 1 - 2 * sum(math.comb(count, each) for each in range(left_out + 1)) / (1 << count)
 
 
+def pass_at(passed: int, counted: int) -> dict[int, float]:
+    """By k, the chance that at least one of k trials passes: the share of all choices of k counted trials in which one does."""
+    return {k: round(1 - math.comb(counted - passed, k) / math.comb(counted, k), DIGITS) for k in _sizes(counted)}
+
+
+def all_at(passed: int, counted: int) -> dict[int, float]:
+    """By k, the chance that k trials all pass, by the same choices."""
+    return {k: round(math.comb(passed, k) / math.comb(counted, k), DIGITS) for k in _sizes(counted)}
+
+
+def best_at(numbers: Sequence[float]) -> dict[int, float]:
+    """By k, the mean of the best of k trials, by the same choices. `numbers` has one of each counted trial."""
+    ordered, count = sorted(numbers), len(numbers)
+    return {
+        k: round(sum(x * math.comb(below, k - 1) for below, x in enumerate(ordered)) / math.comb(count, k), DIGITS)
+        for k in _sizes(count)
+    }
+
+
+def _sizes(counted: int) -> list[int]:
+    """More trials than were made say nothing without a model of them."""
+    return [k for k in CHOICES if k <= counted]
+
+
 def _interval(low: float, high: float, level: float) -> Interval:
     return Interval(low=round(low, DIGITS), high=round(high, DIGITS), level=round(level, DIGITS))
 
@@ -68,10 +94,10 @@ def least_ratio(trials: int, problems: int, spread: float, pass_rate: float = PA
     passed = trials * pass_rate
     if passed <= 1:
         return None
-    from scipy.stats import t  # takes half a second to import
+    from scipy.special import stdtrit  # Student's quantile; scipy.stats takes half a second to import
 
     freedom = 2 * problems * (passed - 1)
-    errors = float(t.ppf((1 + LEVEL) / 2, freedom) + t.ppf(SEEN, freedom))
+    errors = float(stdtrit(freedom, (1 + LEVEL) / 2) + stdtrit(freedom, SEEN))
     return float(2 ** (errors * spread * math.sqrt(2 / (problems * passed))))
 
 

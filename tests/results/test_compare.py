@@ -11,7 +11,7 @@ from command import Arena, copy
 from records import record, trial
 
 from arena.errors import UsageError
-from arena.results import annotations, compare, leaderboard
+from arena.results import annotations, compare, gains, leaderboard
 from arena.schema import Annotation
 
 PROBLEMS = ("fp8_gemm", "kahan_softmax", "kda_cutlass", "paged_attention", "sonic_moe_swiglu", "topk_bitonic", "w4a16_gemm")
@@ -133,7 +133,7 @@ def test_both_intervals_cover_what_they_name(count):
         shift = [draws.gauss(0.3, 0.5) for _ in means]  # another agent: better by 0.3, by its own amount at each problem
         left = [cell(*each) for each in zip(chances, [m + s for m, s in zip(means, shift, strict=True)], strict=True)]
         right = [cell(*each) for each in zip(chances, means, strict=True)]
-        ratio = compare._ratio(left, right)
+        ratio = gains.between(left, right)
         # Means are far above 0, so that the cut at 0 hardly moves them: a gain is worth chance x mean.
         these = sum(c * s for c, s in zip(chances, shift, strict=True)) / 7
         others = sum(c * 0.3 for c in chances) / 7

@@ -253,7 +253,7 @@ def test_same_annotations_same_bytes(tmp_path: Path) -> None:
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     document = json.loads((tmp_path / "a" / "leaderboard.json").read_text())
-    assert document["schema_version"] == 2
+    assert document["schema_version"] == 3
     assert Board.model_validate(document) == leaderboard.build(annotations)
 
 

@@ -1,0 +1,112 @@
+"""Gain over the naive kernel: `log2(max(fraction, naive) / naive)` of each counted trial, and means of it.
+
+A failed trial keeps the naive kernel, which is no gain. So gain has a mean over problems with failures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import fmean, variance
+from statistics import median as middle
+from typing import NamedTuple
+
+from arena.results.board import NOT_COUNTED, Interval, Naive, Ratio, Trial
+from arena.results.statistics import DIGITS, LEVEL
+from arena.schema import Baselines
+
+Samples = Sequence[Sequence[float]]
+"""Values of the trials, one sequence per problem."""
+
+
+def naive(runs: Iterable[Trial], baselines: Baselines | None) -> Naive | None:
+    """The naive kernel of a problem, by the built-in model's runs, or by what is stored of the same state of the problem."""
+    if numbers := fractions(runs):
+        return Naive(fraction=middle(numbers), source="runs")
+    lines = {line.name: line for line in baselines.lines if line.verdict == "passed" and line.fraction} if baselines else {}
+    if (line := lines.get("naive")) and line.reference and line.fraction:
+        return Naive(fraction=line.fraction, source="naive")
+    if (line := lines.get("eager")) and line.fraction:
+        return Naive(fraction=line.fraction, source="eager")
+    return None
+
+
+def fractions(trials: Iterable[Trial]) -> list[float]:
+    """The fraction of each passed trial."""
+    return [trial.peak_fraction for trial in trials if trial.outcome == "passed" and trial.peak_fraction]
+
+
+def kept(trials: Iterable[Trial], naive: Naive) -> list[float]:
+    """The fraction of the kernel that each counted trial leaves one with: its own, or the naive one where that is better."""
+    counted = [trial for trial in trials if trial.outcome not in NOT_COUNTED]
+    return [max([naive.fraction, *fractions([trial])]) for trial in counted]
+
+
+def gains(trials: Iterable[Trial], naive: Naive) -> list[float]:
+    """log2 of the gain of each counted trial."""
+    return [math.log2(fraction / naive.fraction) for fraction in kept(trials, naive)]
+
+
+class Mean(NamedTuple):
+    """A mean over problems of equal weight, or the difference of two, with what the trials' noise adds to its variance."""
+
+    value: float
+    variance: float | None
+    """None where some cell has one trial only."""
+    fourth: float
+    """Sum of squares of the cells' parts of the variance, each divided by its degrees of freedom."""
+
+    @property
+    def error(self) -> float | None:
+        """Its standard error; None where it is unknown, or no trial differs."""
+        return math.sqrt(self.variance) if self.variance else None
+
+    @property
+    def freedom(self) -> float:
+        """Welch and Satterthwaite's degrees of freedom of that error."""
+        return self.variance**2 / self.fourth if self.variance else 0.0
+
+    def less(self, other: Mean) -> Mean:
+        """The difference of two means over the same problems."""
+        known = self.variance is not None and other.variance is not None
+        total = (self.variance or 0.0) + (other.variance or 0.0) if known else None
+        return Mean(self.value - other.value, total, self.fourth + other.fourth)
+
+
+def mean(cells: Samples) -> Mean:
+    """The mean over trials, then over problems."""
+    value, count = fmean(map(fmean, cells)), len(cells)
+    if any(len(cell) < 2 for cell in cells):
+        return Mean(value, None, 0.0)
+    parts = [(variance(cell) / len(cell) / count**2, len(cell) - 1) for cell in cells]
+    return Mean(value, sum(part for part, _ in parts), sum(part**2 / degrees for part, degrees in parts))
+
+
+def over_naive(cells: Samples) -> Ratio:
+    """The gain of a row over these problems."""
+    return _ratio(mean(cells), [fmean(cell) for cell in cells])
+
+
+def between(left: Samples, right: Samples) -> Ratio:
+    """The left row's mean over the right row's, as a ratio: 2 to the difference of means of log2."""
+    return _ratio(mean(left).less(mean(right)), [fmean(a) - fmean(b) for a, b in zip(left, right, strict=True)])
+
+
+def _ratio(found: Mean, by_problem: Sequence[float]) -> Ratio:
+    """With both intervals, of values of log2."""
+    count = len(by_problem)
+    spread = math.sqrt(variance(by_problem) / count) if count > 2 else 0.0
+    return Ratio(
+        value=round(2**found.value, DIGITS),
+        problems=count,
+        on_these=_interval(found.value, found.error, found.freedom) if found.error else None,
+        on_others=_interval(found.value, spread, count - 1) if spread else None,
+    )
+
+
+def _interval(value: float, error: float, freedom: float) -> Interval:
+    """The interval of 2 to a value of log2, by Student's t."""
+    from scipy.special import stdtrit  # Student's quantile; scipy.stats takes half a second to import
+
+    half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
+    return Interval(low=round(2 ** (value - half), DIGITS), high=round(2 ** (value + half), DIGITS), level=LEVEL)

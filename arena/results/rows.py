@@ -1,0 +1,117 @@
+"""The rows of a table: the figures of each, its rank among those that measure the same, and their order.
+
+Rows that lack no problem come first, by gain. Others follow by problems solved, then by the geometric mean of their fractions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import geometric_mean
+from statistics import median as middle
+from typing import NamedTuple
+
+from arena.results import gains, statistics
+from arena.results.board import NOT_COUNTED, Column, Entry, Naive, Reach, Row, Trial
+from arena.results.ranks import ranks
+
+SAME = ("budget_s", "without_backoff", "network", "allowed")
+"""Fields of a row in which two rows must be equal: otherwise they measure different things."""
+
+
+class RowKey(NamedTuple):
+    """The fields that set two rows apart, in the order in which rows of equal results are sorted."""
+
+    harness: str
+    model: str
+    effort: str
+    route: str
+    provider: tuple[str, ...]
+    unpinned: bool
+    budget_s: float
+    without_backoff: bool
+    harness_digest: str
+    network: Reach
+    allowed: tuple[str, ...]
+
+
+def rows(
+    trials: Mapping[RowKey, Mapping[str, Sequence[Trial]]], columns: Iterable[Column], naive: Mapping[str, Naive]
+) -> tuple[Row, ...]:
+    """Every row with its figures, in order. `trials` are keyed by `Column.key`, and so is `naive`."""
+    newest = [column.key for column in columns if not column.superseded]
+    found = [_row(row_key, by_column, newest, naive) for row_key, by_column in sorted(trials.items())]
+    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for at, row in enumerate(found):
+        alike[row.harness == "builtin", *(getattr(row, field) for field in SAME)].append(at)
+    agents = any(row.harness != "builtin" for row in found)
+    complete = dict[int, float]()
+    for (builtin, *_), group in alike.items():
+        tried = {key for at in group for key in newest if key in found[at].entries and found[at].entries[key].counted}
+        wanted = tried & naive.keys()
+        means = {at: gains.mean(row_gains(found[at], naive)) for at in group if wanted and wanted == {*found[at].over}}
+        complete |= {at: mean.value for at, mean in means.items()}
+        known = [at for at, mean in means.items() if mean.variance is not None]
+        ranked = len(known) > 1 and not (builtin and agents)
+        given = dict(zip(known, ranks([means[at] for at in known]), strict=True)) if ranked else {}
+        for at in group:
+            found[at] = found[at].model_copy(update={"problems": len(tried), "rank": given.get(at)})
+    first = sorted(complete, key=lambda at: (-len(found[at].over), -complete[at]))
+    others = [at for at in range(len(found)) if at not in complete]
+    # Sorting is stable: rows with equal results keep the order of their keys.
+    others.sort(key=lambda at: _results(found[at], newest), reverse=True)
+    return tuple(found[at] for at in (*first, *others))
+
+
+def row_gains(row: Row, naive: Mapping[str, Naive]) -> list[list[float]]:
+    """log2 of the gain of each counted trial, problem by problem."""
+    return [gains.gains(row.entries[key].trials, naive[key]) for key in row.over]
+
+
+def entry(trials: Sequence[Trial], naive: Naive | None) -> Entry:
+    """The figures of one row at one problem."""
+    numbers = gains.fractions(trials)
+    counted = sum(trial.outcome not in NOT_COUNTED for trial in trials)
+    return Entry(
+        passed=len(numbers),
+        counted=counted,
+        success=statistics.success(len(numbers), counted),
+        median=middle(numbers) if numbers else None,
+        best=max(numbers, default=None),
+        low=min(numbers, default=None),
+        high=max(numbers, default=None),
+        interval=statistics.median(numbers),
+        pass_at=statistics.pass_at(len(numbers), counted),
+        all_at=statistics.all_at(len(numbers), counted),
+        best_at=statistics.best_at(gains.kept(trials, naive)) if naive else {},
+        gain=gains.over_naive([gains.gains(trials, naive)]) if naive and counted else None,
+        outcomes=dict(sorted(Counter(trial.outcome for trial in trials).items())),
+        trials=tuple(trials),
+    )
+
+
+def _row(key: RowKey, trials: Mapping[str, Sequence[Trial]], newest: Collection[str], naive: Mapping[str, Naive]) -> Row:
+    """The row as it is without its neighbours."""
+    entries = {column: entry(group, naive.get(column)) for column, group in sorted(trials.items())}
+    shown = [entries[column] for column in newest if column in entries]
+    over = tuple(column for column in newest if column in naive and column in entries and entries[column].counted)
+    costs = [trial.cost_usd for found in shown for trial in found.trials]
+    cells = [gains.gains(entries[column].trials, naive[column]) for column in over]
+    return Row(
+        **key._asdict() | {"effort": key.effort or None, "route": key.route or None},
+        entries=entries,
+        runs=len(costs),
+        counted=sum(found.counted for found in shown),
+        passed=sum(found.passed for found in shown),
+        cost_usd=None if None in costs else round(sum(filter(None, costs)), statistics.DIGITS),
+        gain=gains.over_naive(cells) if cells else None,
+        over=over,
+        problems=len(over),
+        rank=None,
+    )
+
+
+def _results(row: Row, newest: Collection[str]) -> tuple[int, float]:
+    """Problems solved in their newest version, then the geometric mean of their medians."""
+    medians = [found.median for column, found in row.entries.items() if column in newest and found.median is not None]
+    return len(medians), geometric_mean(medians) if medians else 0.0
