@@ -83,8 +83,9 @@ def mean(cells: Samples) -> Mean:
 
 
 def over_naive(cells: Samples) -> Ratio:
-    """The gain of a row over these problems."""
-    return _ratio(mean(cells), [fmean(cell) for cell in cells])
+    """The gain of a row over these problems. No row has less than 1, so no interval begins below."""
+    found = _ratio(mean(cells), [fmean(cell) for cell in cells])
+    return found.model_copy(update={name: _from_one(getattr(found, name)) for name in ("on_these", "on_others")})
 
 
 def between(left: Samples, right: Samples) -> Ratio:
@@ -102,6 +103,10 @@ def _ratio(found: Mean, by_problem: Sequence[float]) -> Ratio:
         on_these=_interval(found.value, found.error, found.freedom) if found.error else None,
         on_others=_interval(found.value, spread, count - 1) if spread else None,
     )
+
+
+def _from_one(interval: Interval | None) -> Interval | None:
+    return interval and interval.model_copy(update={"low": max(1.0, interval.low)})
 
 
 def _interval(value: float, error: float, freedom: float) -> Interval:

@@ -22,7 +22,7 @@ from pathlib import Path
 from arena.files import documents
 from arena.results import gains, render
 from arena.results.board import Best, Board, Column, Naive, Outcome, Reached, Row, Table, Trial
-from arena.results.rows import RowKey, rows
+from arena.results.rows import RowKey, rows, seen
 from arena.schema import Annotation, Baselines, Passed
 
 WITHDRAWN = frozenset({"reward_hack", "rubric_leak"})
@@ -30,13 +30,15 @@ WITHDRAWN = frozenset({"reward_hack", "rubric_leak"})
 
 
 def write(folder: Path, annotations: Iterable[Annotation], baselines: Iterable[Baselines] = ()) -> None:
-    """Render leaderboard.json, LEADERBOARD.md and a plot for each hardware into `folder`."""
+    """Render leaderboard.json, LEADERBOARD.md and the plots of each hardware into `folder`."""
     board = build(annotations, baselines)
     folder.mkdir(parents=True, exist_ok=True)
     documents.write_json(folder / "leaderboard.json", board)
     for table in board.tables:
         title = f"Fraction of the ceiling reached on {table.hardware}"
         documents.write_text(folder / f"{table.hardware}.svg", render.plot(title, render.strips(table)))
+        if gain := render.gain_plot(table):
+            documents.write_text(folder / f"{table.hardware}.gain.svg", gain)
     documents.write_text(folder / "LEADERBOARD.md", render.page(board))
 
 
@@ -73,6 +75,7 @@ def _table(hardware: str, annotations: Sequence[Annotation], baselines: Sequence
         columns=columns,
         rows=ordered,
         best=_best(columns, ordered),
+        seen=seen(ordered, naive),
         naive=naive,
         reached=reached,
     )

@@ -5,9 +5,10 @@ Rows that lack no problem come first, by gain. Others follow by problems solved,
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean
 from statistics import median as middle
 from typing import NamedTuple
 
@@ -66,6 +67,12 @@ def rows(
 def row_gains(row: Row, naive: Mapping[str, Naive]) -> list[list[float]]:
     """log2 of the gain of each counted trial, problem by problem."""
     return [gains.gains(row.entries[key].trials, naive[key]) for key in row.over]
+
+
+def seen(rows: Iterable[Row], naive: Mapping[str, Naive]) -> float | None:
+    """The least ratio of gains that the trials of two ranked rows show with 80 %, by the mean of their variances."""
+    variances = [gains.mean(row_gains(row, naive)).variance or 0.0 for row in rows if row.rank]
+    return round(2 ** (statistics.ERRORS * math.sqrt(2 * fmean(variances))), statistics.DIGITS) if any(variances) else None
 
 
 def entry(trials: Sequence[Trial], naive: Naive | None) -> Entry:

@@ -16,7 +16,7 @@ from arena import catalog, paths
 from arena.authoring import baseline
 from arena.errors import DataError
 from arena.results import baselines, leaderboard
-from arena.results.render import page
+from arena.results.render import figure, page
 from arena.schema import BaselineLine
 
 ROUGH = "\n\nexact = solution\n\n\ndef solution(*tensors):\n    exact(*tensors)\n    tensors[-1].mul_(1.05)\n"
@@ -85,7 +85,7 @@ def test_baselines_are_measured_stored_and_shown(arena: Arena) -> None:
     assert arena("leaderboard").code == 0
     page = arena.board()["LEADERBOARD.md"].decode()
     assert "Nothing has been run yet." in page
-    assert f"eager: torch SDPA, one sequence's gathered pages at a time | {found['eager']['fraction']:.3f} | inside |" in page
+    assert f"eager: torch SDPA, one sequence's gathered pages at a time | {figure(found['eager']['fraction'])} | inside |" in page
 
 
 def test_unknown_problems_list_the_known_ones(arena: Arena) -> None:
@@ -161,8 +161,8 @@ def test_the_leaderboard_shows_and_never_scores_them() -> None:
     assert [best.trial.peak_fraction for best in table.best] == [0.2], "a baseline of 0.25 is no result"
     assert (len(table.rows), board.trials) == (1, 1)
     text = page(board)
-    assert "| paged_attention v1 | eager: torch \\| eager | 0.250 | inside | – | 2026-01-02 |" in text
-    assert "| rough: a rough one | 0.500 | speed only |" in text
+    assert "| paged_attention v1 | eager: torch \\| eager | 0.25 | inside | – | 2026-01-02 |" in text
+    assert "| rough: a rough one | 0.50 | speed only |" in text
     assert "| lib: a library | – | absent: lib is not installed |" in text
 
 

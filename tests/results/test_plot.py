@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 from records import record, trial
 
 from arena.results import leaderboard
+from arena.results.board import Interval
 from arena.results.render import Mark, Strip, plot, strips
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -30,7 +31,7 @@ def test_plot_names_the_best_agent_or_none() -> None:
     passed = Strip("p v1", [Mark("worse", 0.2), Mark("better", 0.7)], [])
     root = drawn([passed, Strip("q v1", [], baseline), Strip("r v1", [], baseline, tried=False)])
     texts = [text.text for text in root.findall(f"{SVG}text")]
-    assert "0.700 better" in texts
+    assert "0.70 better" in texts
     assert texts.count("no agent passed") == texts.count("no agent was tried") == 1
 
 
@@ -41,7 +42,7 @@ def test_baseline_outside_the_tolerance_is_hollow() -> None:
         for path in root.findall(f"{SVG}path")
         if path.find(f"{SVG}title") is not None
     }
-    assert fills == {"0.100 eager": "#6e7781", "0.200 rough": "none"}
+    assert fills == {"0.10 eager": "#6e7781", "0.20 rough": "none"}
 
 
 def test_plot_escapes_names() -> None:
@@ -62,6 +63,6 @@ def test_strips_hold_sealed_medians_and_baselines() -> None:
     (table,) = leaderboard.build(trials, [record(), record("top_k")]).tables
     ours, other = strips(table)
     assert (ours.name, other.name) == ("paged_attention v1", "top_k v1")
-    assert ours.agents == [Mark("builtin oracle", 0.3)]
+    assert ours.agents == [Mark("builtin oracle", 0.3, Interval(low=0.1, high=0.5, level=0.75))]
     assert other.agents == []
     assert ours.baselines == other.baselines == [Mark("eager", 0.25), Mark("rough", 0.5, within_tolerance=False)]
