@@ -12,7 +12,7 @@ from arena.files.documents import unknown
 from arena.results import gains
 from arena.results.board import Column, Entry, Interval, Ratio, Row, Table
 from arena.results.gains import Samples
-from arena.results.rows import SAME, RowKey
+from arena.results.rows import SAME, RowKey, row_name
 from arena.results.statistics import DIGITS, ERRORS, LEVEL, success
 from arena.schema import Record
 
@@ -43,9 +43,9 @@ class Comparison(Record):
     """Trials of each cell that would show the ratio found with 80 %. None where it is shown, or is 1."""
 
 
-def row_name(row: Row) -> str:
-    """The name by which a row is asked for."""
-    return f"{row.harness}/{row.model}" + (f"@{row.effort}" if row.effort else "")
+def has_row(table: Table, name: str) -> bool:
+    """Whether some row is called so."""
+    return any(name in _names(row) for row in table.rows)
 
 
 def find_row(table: Table, name: str, budget_s: float | None = None) -> Row:
@@ -78,12 +78,18 @@ def compare(table: Table, left: Row, right: Row, problems: Sequence[str] = ()) -
     if fields:
         values = "; ".join(f"{field} ({getattr(left, field)} and {getattr(right, field)})" for field in fields)
         raise UsageError(f"{names} cannot be compared: they differ in {values}")
+    if left.harness == right.harness and left.harness_digest != right.harness_digest:
+        digests = f"{left.harness_digest[:8]} and {right.harness_digest[:8]}"
+        raise UsageError(f"{names} cannot be compared: harness {left.harness} changed between them ({digests})")
     known = {column.problem for column in table.columns}
     if missing := set(problems) - known:
         raise UsageError(unknown("problem", min(missing), known))
     wanted = [column for column in table.columns if not column.superseded and column.problem in (problems or known)]
     columns = [column for column in wanted if _counted(left, column) and _counted(right, column)]
     if not columns:
+        tried = [{column.problem for column in wanted if _counted(row, column)} for row in (left, right)]
+        if both := sorted(tried[0] & tried[1]):
+            raise UsageError(f"{names} cannot be compared: {', '.join(both)} changed between them, to another digest")
         raise UsageError(f"{names} have no counted trial at one problem in common on {table.hardware}")
     ours, theirs = ([row.entries[column.key] for column in columns] for row in (left, right))
     naive = [table.naive.get(column.key) for column in columns]

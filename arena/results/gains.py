@@ -36,15 +36,15 @@ def fractions(trials: Iterable[Trial]) -> list[float]:
     return [trial.peak_fraction for trial in trials if trial.outcome == "passed" and trial.peak_fraction]
 
 
-def kept(trials: Iterable[Trial], naive: Naive) -> list[float]:
+def kept(trials: Iterable[Trial], naive: Naive) -> list[tuple[Trial, float]]:
     """The fraction of the kernel that each counted trial leaves one with: its own, or the naive one where that is better."""
     counted = [trial for trial in trials if trial.outcome not in NOT_COUNTED]
-    return [max([naive.fraction, *fractions([trial])]) for trial in counted]
+    return [(trial, max([naive.fraction, *fractions([trial])])) for trial in counted]
 
 
 def gains(trials: Iterable[Trial], naive: Naive) -> list[float]:
     """log2 of the gain of each counted trial."""
-    return [math.log2(fraction / naive.fraction) for fraction in kept(trials, naive)]
+    return [math.log2(fraction / naive.fraction) for _, fraction in kept(trials, naive)]
 
 
 class Mean(NamedTuple):

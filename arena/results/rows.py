@@ -13,7 +13,7 @@ from statistics import median as middle
 from typing import NamedTuple
 
 from arena.results import gains, statistics
-from arena.results.board import NOT_COUNTED, Column, Entry, Naive, Reach, Row, Trial
+from arena.results.board import NOT_COUNTED, Column, Entry, Naive, Reach, Row, Table, Trial
 from arena.results.ranks import ranks
 
 SAME = ("budget_s", "without_backoff", "network", "allowed")
@@ -42,12 +42,12 @@ def rows(
     """Every row with its figures, in order. `trials` are keyed by `Column.key`, and so is `naive`."""
     newest = [column.key for column in columns if not column.superseded]
     found = [_row(row_key, by_column, newest, naive) for row_key, by_column in sorted(trials.items())]
-    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    together: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for at, row in enumerate(found):
-        alike[row.harness == "builtin", *(getattr(row, field) for field in SAME)].append(at)
+        together[alike(row)].append(at)
     agents = any(row.harness != "builtin" for row in found)
     complete = dict[int, float]()
-    for (builtin, *_), group in alike.items():
+    for (builtin, *_), group in together.items():
         tried = {key for at in group for key in newest if key in found[at].entries and found[at].entries[key].counted}
         wanted = tried & naive.keys()
         means = {at: gains.mean(row_gains(found[at], naive)) for at in group if wanted and wanted == {*found[at].over}}
@@ -62,6 +62,28 @@ def rows(
     # Sorting is stable: rows with equal results keep the order of their keys.
     others.sort(key=lambda at: _results(found[at], newest), reverse=True)
     return tuple(found[at] for at in (*first, *others))
+
+
+def alike(row: Row) -> tuple[object, ...]:
+    """Equal in rows that measure the same."""
+    return (row.harness == "builtin", *(getattr(row, field) for field in SAME))
+
+
+def row_name(row: Row) -> str:
+    """The name by which a row is asked for."""
+    return f"{row.harness}/{row.model}" + (f"@{row.effort}" if row.effort else "")
+
+
+def of_runs(table: Table, run_ids: Collection[str]) -> Table:
+    """The table with these runs alone. Its columns and naive kernels stay."""
+    trials: dict[RowKey, dict[str, list[Trial]]] = {}
+    for row in table.rows:
+        values = {field: getattr(row, field) for field in RowKey._fields}
+        key = RowKey(**values | {"effort": row.effort or "", "route": row.route or ""})
+        mine = {column: [trial for trial in each.trials if trial.run_id in run_ids] for column, each in row.entries.items()}
+        if found := {column: some for column, some in mine.items() if some}:
+            trials[key] = found
+    return table.model_copy(update={"rows": rows(trials, table.columns, table.naive)})
 
 
 def row_gains(row: Row, naive: Mapping[str, Naive]) -> list[list[float]]:
@@ -90,7 +112,7 @@ def entry(trials: Sequence[Trial], naive: Naive | None) -> Entry:
         interval=statistics.median(numbers),
         pass_at=statistics.pass_at(len(numbers), counted),
         all_at=statistics.all_at(len(numbers), counted),
-        best_at=statistics.best_at(gains.kept(trials, naive)) if naive else {},
+        best_at=statistics.best_at([fraction for _, fraction in gains.kept(trials, naive)]) if naive else {},
         gain=gains.over_naive([gains.gains(trials, naive)]) if naive and counted else None,
         outcomes=dict(sorted(Counter(trial.outcome for trial in trials).items())),
         trials=tuple(trials),

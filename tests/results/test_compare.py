@@ -107,6 +107,16 @@ def test_rows_that_cannot_be_compared_say_why():
         compare.find_row(both, "goood")
 
 
+def test_rows_of_changed_files_are_refused():
+    changed = [trial(0.5, 9, model="poor", problem="fp8_gemm", harness_digest="c" * 64)]
+    both = table(GOOD, changed)
+    with pytest.raises(UsageError, match=r"cannot be compared: harness builtin changed between them \(bbbbbbbb and cccccccc\)"):
+        compare.compare(both, compare.find_row(both, "good"), compare.find_row(both, "poor"))
+    both = table(trials("a", {"fp8_gemm": [0.5]}), trials("b", {"fp8_gemm": [0.5]}, problem_digest="d" * 64))
+    with pytest.raises(UsageError, match="cannot be compared: fp8_gemm changed between them, to another digest"):
+        compare.compare(both, compare.find_row(both, "a"), compare.find_row(both, "b"))
+
+
 def test_a_name_of_several_rows_is_refused():
     both = table(GOOD, trials("good", {"fp8_gemm": [0.5]}, budget_s=60))
     with pytest.raises(UsageError, match=r"2 rows are called 'good' on h200, apart in budget_s 2700.0, 60.0: add harness"):
@@ -157,4 +167,41 @@ def test_the_command_says_what_is_known(tmp_path: Path):
     assert "gain        ratio 1.00; on these problems 0." in alike and "Not apart on these problems (p 1). With 80 % so" in alike
     assert json.loads(arena("compare", "good", "poor", "-p", "fp8_gemm", "--json").out)["problems"] == ["fp8_gemm"]
     assert arena.refused("compare", "good", "nop").startswith("unknown row 'nop'")
-    assert arena.refused("compare", "good", "poor", "--hardware", "cpu").startswith("unknown hardware with runs 'cpu'")
+    annotations.write(arena.home / "annotations", trial(0.5, model="elsewhere", hardware="cpu"))
+    there = arena.refused("compare", "good", "elsewhere")
+    assert there.startswith("good and elsewhere cannot be compared: good ran on h200 and elsewhere ran on cpu, and scores on")
+    assert arena("compare", "good", "poor").out == done.out, "only one hardware has both"
+    assert arena.refused("compare", "good", "poor", "--hardware", "b200").startswith("unknown hardware with runs 'b200'")
+
+
+def test_the_oracle_is_apart_from_naive_and_not_from_itself(tmp_path: Path):
+    """As runs of the built-in models are stored: no two are equal."""
+    arena: Arena = copy(tmp_path)
+    draws = random.Random(1)
+    for model, level in (("oracle", 0.6), ("naive", 0.02)):
+        for each in trials(model, {problem: [level * draws.uniform(0.97, 1.03) for _ in range(3)] for problem in PROBLEMS}):
+            annotations.write(arena.home / "annotations", each)
+    assert (
+        arena("compare", "builtin/oracle", "builtin/naive").out.splitlines()[-1].startswith("Apart on these problems (p 1e-05)")
+    )
+    assert "Not apart on these problems (p 1)." in arena("compare", "builtin/oracle", "builtin/oracle").out
+
+
+def test_sweeps_are_compared_by_their_own_runs(tmp_path: Path):
+    arena: Arena = copy(tmp_path)
+    for each in (*NAIVE, *GOOD, *POOR):
+        annotations.write(arena.home / "annotations", each)
+        model, number = each.cell.model, int(each.run_id[-4:], 16)
+        if model == "naive":
+            continue
+        folder = arena.home / "workspaces" / each.run_id
+        folder.mkdir(parents=True)
+        place = {"name": "first" if number < 2 else "second", "trial": number + 1, "attempt": 1}
+        manifest = {"schema_version": 1, "run_id": each.run_id, "cell": each.cell.model_dump(mode="json"), "sweep": place}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    found = arena.json("compare", "sweep:first/good", "sweep:second/good")
+    assert (found["left"], found["right"]) == ("sweep:first/builtin/good", "sweep:second/builtin/good")
+    assert (found["counted"], found["gain"]["value"]) == ([14, 7], pytest.approx(41 / 44, rel=1e-3))
+    assert arena.json("compare", "sweep:first/good", "good")["counted"] == [14, 21]
+    assert "unknown sweep 'frist': did you mean 'first'" in arena.refused("compare", "sweep:frist/good", "good")
+    assert "name a row too, as in sweep:first/MODEL" in arena.refused("compare", "sweep:first", "good")

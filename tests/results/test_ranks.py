@@ -1,0 +1,257 @@
+"""Ranks, groups and gains of made boards: what they claim, what they leave open, and the same bytes from the same records."""
+
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+from made_board import MADE, PROBLEMS, Agent, annotation, rates, records
+from records import record, trial
+
+from arena.results import gains, leaderboard
+from arena.results.board import Board, Row, Table
+from arena.results.ranks import adjusted, ranks
+from arena.results.render import figure, page, span
+from arena.results.stats import stats
+from arena.schema import Annotation, BaselineLine
+
+STEADY = (0.4, 0.42, 0.44)
+
+
+def agent(name: str, *outcomes: float | None, problems: tuple[str, ...] = PROBLEMS) -> list[Annotation]:
+    """An agent with the same outcomes at each problem; None is a failure."""
+    return [annotation(name, problem, number, each) for problem in problems for number, each in enumerate(outcomes)]
+
+
+def naive(*problems: str) -> list[Annotation]:
+    return [trial(0.01, model="naive", problem=problem) for problem in problems or PROBLEMS]
+
+
+def table(*trials: list[Annotation], **more) -> Table:
+    [found] = leaderboard.build([each for some_ in trials for each in some_], **more).tables
+    return found
+
+
+def row(found: Table, model: str) -> Row:
+    [one] = [each for each in found.rows if each.model == model]
+    return one
+
+
+def test_a_far_better_row_stands_alone() -> None:
+    found = table(naive(), agent("good", *STEADY), agent("poor", 0.05, 0.06, 0.055), agent("worse", 0.05, 0.058, 0.054))
+    assert [each.model for each in found.rows] == ["good", "poor", "worse", "naive"]
+    good, poor, worse, plain = found.rows
+    assert good.rank and (good.rank.best, good.rank.worst, good.rank.of, good.rank.group) == (1, 1, 3, 1)
+    assert poor.rank and worse.rank and poor.rank.group == worse.rank.group == 2
+    assert (poor.rank.best, worse.rank.worst) == (2, 3)
+    assert plain.rank is None, "built-in models are not ranked beside agents"
+    assert plain.gain and plain.gain.value == 1.0
+    assert good.gain and good.gain.value == pytest.approx((40 * 42 * 44) ** (1 / 3), rel=1e-3)
+    assert good.gain.on_these and good.gain.on_these.low < good.gain.value < good.gain.on_these.high
+    assert good.gain.on_others is None, "all problems are equal"
+
+
+def test_built_in_models_alone_are_ranked() -> None:
+    runs = [
+        trial(level + 0.001 * number, number, model=model)
+        for model, level in (("oracle", 0.5), ("naive", 0.1))
+        for number in range(3)
+    ]
+    ours = table(runs)
+    assert [(each.model, each.rank and each.rank.group) for each in ours.rows] == [("oracle", 1), ("naive", 2)]
+
+
+def test_rows_rank_only_beside_those_that_measure_the_same() -> None:
+    def with_budget(trials: list[Annotation]) -> list[Annotation]:
+        return [each.model_copy(update={"cell": each.cell.model_copy(update={"budget_s": 60.0})}) for each in trials]
+
+    short = with_budget(agent("short", 0.9, 0.91, 0.92))
+    found = table(naive(), agent("a", *STEADY), agent("b", 0.1, 0.2, None), short)
+    assert row(found, "short").rank is None
+    assert [row(found, name).rank.of for name in "ab"] == [2, 2]  # type: ignore[union-attr]
+
+
+def test_a_row_without_a_problem_or_a_second_trial_has_no_rank() -> None:
+    some_ = agent("some", 0.9, 0.91, 0.92, problems=PROBLEMS[:5])
+    once = agent("once", 0.45)
+    found = table(naive(), agent("a", *STEADY), agent("b", 0.1, 0.2, None), some_, once)
+    assert [each.model for each in found.rows] == ["once", "a", "b", "naive", "some"]
+    assert (row(found, "some").rank, row(found, "once").rank) == (None, None)
+    assert (len(row(found, "some").over), row(found, "some").problems) == (5, 7)
+    alone = row(found, "once").gain
+    assert alone and alone.on_these is None and alone.on_others is None, "equal gains at all problems, one trial each"
+    text = page(Board(trials=1, tables=(found,)))
+    assert "| – | – | made · some | 45 min | ×91.0 over 5 of 7 |" in text
+    assert "| – | – | made · once | 45 min | ×45 | – | – | 7/7 |" in text
+
+
+def test_a_problem_without_naive_is_left_out() -> None:
+    found = table(naive(*PROBLEMS[:6]), agent("a", *STEADY), agent("b", 0.1, 0.2, None))
+    assert (len(row(found, "a").over), row(found, "a").problems) == (6, 7)
+    assert row(found, "a").rank is not None, "both lack it"
+    none = table(agent("a", *STEADY), agent("b", 0.1, 0.2, None))
+    assert [(each.gain, each.rank, each.over) for each in none.rows] == [(None, None, ())] * 2
+    assert not none.seen
+
+
+def test_the_naive_kernel_is_looked_up_in_order() -> None:
+    line = BaselineLine(name="naive", title="t", verdict="passed", fraction=0.02, reference=True)
+    eager, *_ = record().lines
+    runs = [trial(0.01, model="naive")]
+    ours = agent("a", 0.5, 0.6, problems=("paged_attention",))
+    for trials, lines, wanted in (
+        (runs, (line, eager), (0.01, "runs")),
+        ([], (line, eager), (0.02, "naive")),
+        ([], (eager,), (0.25, "eager")),
+        ([], (line.model_copy(update={"reference": False}),), None),
+        ([], (), None),
+    ):
+        known = table(trials, ours, baselines=[record(lines=lines)]).naive.get("paged_attention v1")
+        assert (known and (known.fraction, known.source)) == wanted
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [(0.5,), (None,), (None, None, None), (0.5, 0.5, 0.5), (0.001, 0.002), (1.0, None), (0.01, 0.01)],
+    ids=["one", "one failed", "none passed", "equal", "slower than naive", "one of two", "as naive"],
+)
+@pytest.mark.parametrize("problems", [1, 2, 7])
+def test_no_interval_is_invented_for_a_row(outcomes: tuple[float | None, ...], problems: int) -> None:
+    found = table(naive(), *(agent(name, *outcomes, problems=PROBLEMS[:problems]) for name in "ab"))
+    for name in "ab":
+        one = row(found, name)
+        assert one.gain and one.gain.value >= 1
+        differs = len({max(0.01, each or 0.01) for each in outcomes}) > 1
+        assert (one.gain.on_these is not None) == differs
+        assert one.gain.on_others is None, "all problems are equal"
+        if one.rank:
+            assert (one.rank.best, one.rank.worst, one.rank.group) == (1, 2, 1), "equal rows are not apart"
+        assert (one.rank is None) == (len(outcomes) == 1)
+    board = Board(trials=1, tables=(found,))
+    for text in (board.model_dump_json(), page(board), stats(board).model_dump_json()):
+        assert "nan" not in text.lower() and "infinity" not in text.lower()
+
+
+CELLS = some.lists(some.one_of(some.none(), some.floats(1e-6, 1.0)), max_size=4)
+BOARDS = some.lists(some.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=4)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(BOARDS, some.floats(1e-6, 1.0))
+def test_any_board_says_nothing_impossible(rows: list[list[list[float | None]]], level: float) -> None:
+    trials = [trial(level, model="naive", problem=problem) for problem in PROBLEMS[:3]]
+    for at, cells in enumerate(rows):
+        for problem, cell in zip(PROBLEMS, cells, strict=False):
+            trials += [annotation(f"agent-{at}", problem, number, each) for number, each in enumerate(cell)]
+    board = leaderboard.build(trials)
+    [found] = board.tables
+    text = page(board)
+    assert "nan" not in text.lower().replace("kernan", "") and "NaN" not in board.model_dump_json()
+    for one in found.rows:
+        if one.gain:
+            assert one.gain.value >= 1
+            for interval in filter(None, (one.gain.on_these, one.gain.on_others)):
+                assert 1 <= interval.low <= one.gain.value * 1.001 + 1e-4 and one.gain.value <= interval.high * 1.001 + 1e-4
+        if one.rank:
+            assert 1 <= one.rank.best <= one.rank.worst <= one.rank.of
+    ranked = [one for one in found.rows if one.rank]
+    assert [one.rank.group for one in ranked if one.rank] == sorted(one.rank.group for one in ranked if one.rank)
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
+    trials = records(1)
+    leaderboard.write(tmp_path / "a", trials)
+    random.Random(1).shuffle(trials)
+    leaderboard.write(tmp_path / "b", trials)
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == ["LEADERBOARD.md", "h200.gain.svg", "h200.svg", "leaderboard.json"]
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_stats_name_the_runs_behind_each_figure() -> None:
+    trials = records(1)
+    board = leaderboard.build(trials)
+    [found], [known] = stats(board).tables, board.tables
+    named = {each.run_id for one in found.rows for cell in one.cells for each in cell.trials}
+    assert named == {each.run_id for each in trials}
+    for one in found.rows:
+        cells = [[each.gain for each in cell.trials] for cell in one.cells]
+        assert gains.over_naive(cells).value == pytest.approx(one.gain.value, rel=1e-3)
+        assert known.rows[one.place].gain == one.gain
+    assert len(found.pairs) == 12 * 11 / 2
+    for pair in found.pairs:
+        better = {at: known.rows[at].rank for at in (pair.left, pair.right)}
+        assert 0 <= pair.p <= pair.p_of_all <= 1 and 0 <= pair.wins <= 1
+        if pair.apart:
+            assert better[pair.left].best < better[pair.right].worst  # type: ignore[union-attr]
+    assert json.loads(stats(board).model_dump_json())["schema_version"] == 1
+
+
+def test_holm_adjusts_by_the_pairs_that_are_left() -> None:
+    found = adjusted({(0, 1): 0.01, (0, 2): 0.04, (1, 2): 0.03})
+    assert found == {(0, 1): pytest.approx(0.03), (1, 2): pytest.approx(0.06), (0, 2): pytest.approx(0.06)}
+
+
+def test_two_rows_are_apart_where_welch_says_so() -> None:
+    """One comparison is not corrected: the pair is apart exactly where scipy's two-sided p is below 5 %."""
+    from scipy.stats import ttest_ind
+
+    draws = random.Random(7)
+    seen = set()
+    for _ in range(60):
+        a, b = ([[draws.gauss(mean, 1) for _ in range(4)]] for mean in (0, 1.6))
+        p = ttest_ind(a[0], b[0], equal_var=False).pvalue
+        first, second = ranks([gains.mean(a), gains.mean(b)])
+        assert (first.group != second.group) == (p < 0.05) == (first.best != second.best)
+        seen.add(bool(p < 0.05))
+    assert seen == {True, False}
+
+
+def test_groups_keep_equal_agents_together() -> None:
+    """The rates of `python -m tests.made_board --all`, on fewer boards; docs/statistics.md has its table."""
+    found = rates(MADE, 60)
+    assert found.twins_together >= 0.95 and found.best_alone >= 0.8 and found.false_rank <= 0.05
+    equal = rates([Agent()] * 12, 60)
+    assert equal.any_alone <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "text"),
+    [
+        (6.13, (3.2, 17.4), "6 (3.2–17)"),
+        (64.2, (20.0, 210.0), "60 (20–210)"),
+        (8.0, (1.0, 90.0), "8 (1.0–90)"),
+        (0.6137, (0.58, 0.64), "0.61 (0.58–0.64)"),
+        (0.6137, (0.6131, 0.6142), "0.614 (0.61–0.61)"),
+        (1.0, (1.0, 1.0), "1.0 (1.0–1.0)"),
+    ],
+)
+def test_figures_show_what_their_interval_supports(value: float, interval: tuple[float, float], text: str) -> None:
+    from arena.results.board import Interval
+
+    given_ = Interval(low=interval[0], high=interval[1], level=0.95)
+    assert f"{figure(value, given_)} ({span(given_)})" == text
+    assert math.isclose(float(figure(value)), value, rel_tol=0.05)
+
+
+def test_costs_and_lost_runs_are_shown() -> None:
+    def paid(trials: list[Annotation], cost_usd: float | None) -> list[Annotation]:
+        usage = {"source": "gateway", "requests": 1, "cost_usd": cost_usd}
+        return [
+            each.model_validate(each.model_dump() | {"session": each.session.model_dump() | {"usage": usage}}) for each in trials
+        ]
+
+    lost = [trial("missing", 90 + number, None, "provider_error", harness="made", model="a") for number in range(2)]
+    found = table(naive("paged_attention"), paid([*agent("a", 0.5, None, problems=("paged_attention",)), *lost], 3.0))
+    one = row(found, "a")
+    assert (one.runs, one.counted, one.passed, one.cost_usd) == (4, 2, 1, 12.0)
+    text = page(Board(trials=4, tables=(found,)))
+    assert "| 1/2 | 2/4 ▲ (2.0 runs a trial) | 6.00 | 12.00 |" in text
+    failed = table(paid(agent("a", None, problems=("paged_attention",)), 3.0))
+    assert "| 0/1 | 0/1 | 3.00 | none passed |" in page(Board(trials=1, tables=(failed,)))
+    unknown = table(paid(agent("a", 0.5, problems=("paged_attention",)), None))
+    assert row(unknown, "a").cost_usd is None
