@@ -31,20 +31,29 @@ def naive(runs: Iterable[Trial], baselines: Baselines | None) -> Naive | None:
     return None
 
 
+def gain(fraction: float | None, naive: Naive) -> float:
+    """log2 of the gain of a trial; `fraction` None: it failed."""
+    return math.log2(max(fraction or 0.0, naive.fraction) / naive.fraction)
+
+
+def number(trial: Trial) -> float | None:
+    """The fraction of a passed trial."""
+    return trial.peak_fraction if trial.outcome == "passed" else None
+
+
 def fractions(trials: Iterable[Trial]) -> list[float]:
     """The fraction of each passed trial."""
-    return [trial.peak_fraction for trial in trials if trial.outcome == "passed" and trial.peak_fraction]
+    return list(filter(None, map(number, trials)))
 
 
-def kept(trials: Iterable[Trial], naive: Naive) -> list[tuple[Trial, float]]:
-    """The fraction of the kernel that each counted trial leaves one with: its own, or the naive one where that is better."""
-    counted = [trial for trial in trials if trial.outcome not in NOT_COUNTED]
-    return [(trial, max([naive.fraction, *fractions([trial])])) for trial in counted]
+def counted(trials: Iterable[Trial]) -> list[Trial]:
+    """Those that passed or failed."""
+    return [trial for trial in trials if trial.outcome not in NOT_COUNTED]
 
 
 def gains(trials: Iterable[Trial], naive: Naive) -> list[float]:
     """log2 of the gain of each counted trial."""
-    return [math.log2(fraction / naive.fraction) for _, fraction in kept(trials, naive)]
+    return [gain(number(trial), naive) for trial in counted(trials)]
 
 
 class Mean(NamedTuple):

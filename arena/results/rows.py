@@ -13,7 +13,7 @@ from statistics import median as middle
 from typing import NamedTuple
 
 from arena.results import gains, statistics
-from arena.results.board import NOT_COUNTED, Column, Entry, Naive, Reach, Row, Table, Trial
+from arena.results.board import Column, Entry, Naive, Reach, Row, Table, Trial
 from arena.results.ranks import ranks
 
 SAME = ("budget_s", "without_backoff", "network", "allowed")
@@ -100,7 +100,8 @@ def seen(rows: Iterable[Row], naive: Mapping[str, Naive]) -> float | None:
 def entry(trials: Sequence[Trial], naive: Naive | None) -> Entry:
     """The figures of one row at one problem."""
     numbers = gains.fractions(trials)
-    counted = sum(trial.outcome not in NOT_COUNTED for trial in trials)
+    counted = len(gains.counted(trials))
+    kept = [naive.fraction * 2**gain for gain in gains.gains(trials, naive)] if naive else []
     return Entry(
         passed=len(numbers),
         counted=counted,
@@ -112,7 +113,7 @@ def entry(trials: Sequence[Trial], naive: Naive | None) -> Entry:
         interval=statistics.median(numbers),
         pass_at=statistics.pass_at(len(numbers), counted),
         all_at=statistics.all_at(len(numbers), counted),
-        best_at=statistics.best_at([fraction for _, fraction in gains.kept(trials, naive)]) if naive else {},
+        best_at=statistics.best_at(kept),
         gain=gains.over_naive([gains.gains(trials, naive)]) if naive and counted else None,
         outcomes=dict(sorted(Counter(trial.outcome for trial in trials).items())),
         trials=tuple(trials),

@@ -33,6 +33,12 @@ def success(passed: int, counted: int) -> Interval | None:
     return _interval(max(0.0, middle - half), min(1.0, middle + half), LEVEL)
 
 
+def least_trials(half_width: float) -> int:
+    """Trials of a cell that always passes, after which half of Wilson's interval is less than that. No cell takes fewer."""
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+    return max(1, math.floor(z * z * (1 / (2 * half_width) - 1)) + 1)
+
+
 def median(numbers: Sequence[float]) -> Interval | None:
     """The interval of the median of what such trials give, between two of the numbers, which assumes nothing about them.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
@@ -96,8 +95,8 @@ def _row(table: Table, place: int, row: Row, gain: Ratio) -> RowStats:
     for column in row.over:
         entry, naive = row.entries[column], table.naive[column]
         found = [
-            TrialGain(run_id=trial.run_id, gain=round(math.log2(fraction / naive.fraction), DIGITS))
-            for trial, fraction in gains.kept(entry.trials, naive)
+            TrialGain(run_id=trial.run_id, gain=round(gains.gain(gains.number(trial), naive), DIGITS))
+            for trial in gains.counted(entry.trials)
         ]
         assert entry.gain is not None  # `over` names columns with a gain
         cells.append(CellStats(column=column, naive=naive, trials=tuple(found), gain=entry.gain))

@@ -44,7 +44,7 @@ from arena.schema.score import (
     Timings,
     Verdict,
 )
-from arena.schema.sweep import Grid, ModelChoice, Retry, Stop, Sweep, SweepPlace
+from arena.schema.sweep import Grid, ModelChoice, Retry, Stop, Sweep, SweepPlace, When
 
 __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
@@ -53,5 +53,5 @@ __all__ = [
     "Metric", "Model", "ModelChoice", "Name", "Network", "Passed", "Positive", "Problem", "Profile", "Quote", "Rate",
     "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route", "Routes", "Score", "ScoreHead", "Session", "Shape",
     "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep", "SweepPlace", "Tensor", "TimedShape", "Timings",
-    "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",
+    "Tolerance", "Usage", "VendorLibrary", "Verdict", "When", "Work",
 ]  # fmt: skip

@@ -67,6 +67,14 @@ class Retry(Record):
     """Wait before the first attempt after a provider's failure; four times as long before each further one."""
 
 
+class When(Record):
+    """How sure a cell must be, that it needs no further trial."""
+
+    half_width: Annotated[float, Field(gt=0, lt=0.5)]
+    """Half of the interval of its chance to pass (Wilson, 95 %), and the standard error of its gain over naive as a part of the
+    gain, are both below this; after 3 trials at least. A cell without a naive kernel gets all its trials."""
+
+
 class Stop(Record):
     """When to stop before all trials are done."""
 
@@ -74,6 +82,8 @@ class Stop(Record):
     """Start no session that could bring the cost above this."""
     route_failures: Count = 3
     """Pause a route after so many sessions in a row that ended by its provider's failure."""
+    when: When | None = None
+    """Give a cell no further trial once its figures are this sure. `trials` is the most that it gets."""
     pause: Duration = "10m"
     """Length of that pause; then one session tries the route."""
 
