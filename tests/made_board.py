@@ -48,10 +48,12 @@ class Agent(NamedTuple):
 
     def draw(self, draws: random.Random, count: int) -> list[list[float]]:
         """log2 of the gain of trials, 0 where one failed."""
-        return [
-            [max(0.0, draws.gauss(speed, SPREAD)) if draws.random() < chance else 0.0 for _ in range(count)]
-            for chance, speed in self.cells()
-        ]
+        return [self.draw_at(draws, at, count) for at in range(len(PROBLEMS))]
+
+    def draw_at(self, draws: random.Random, at: int, count: int) -> list[float]:
+        """The same at one problem."""
+        chance, speed = self.cells()[at]
+        return [max(0.0, draws.gauss(speed, SPREAD)) if draws.random() < chance else 0.0 for _ in range(count)]
 
 
 def times(ratio: float, of: Agent, passes: float) -> Agent:

@@ -13,7 +13,7 @@ from arena.results import gains
 from arena.results.board import Column, Entry, Interval, Ratio, Row, Table
 from arena.results.gains import Samples
 from arena.results.rows import SAME, RowKey, row_name
-from arena.results.statistics import DIGITS, ERRORS, LEVEL, success
+from arena.results.statistics import DIGITS, ERRORS, LEVEL, rounded, success
 from arena.schema import Record
 
 DRAWS = 99_999
@@ -110,7 +110,7 @@ def compare(table: Table, left: Row, right: Row, problems: Sequence[str] = ()) -
         gain=gains.between(*cells) if measured else None,
         given_pass=gains.between([_logs(a) for a, _ in solved], [_logs(b) for _, b in solved]) if solved else None,
         p=p,
-        seen=round(2 ** (ERRORS * difference.error), DIGITS) if difference and difference.error else None,
+        seen=rounded(2 ** (ERRORS * difference.error)) if difference and difference.error else None,
         needed=_needed(difference, min(entry.counted for entry in (*ours, *theirs))) if difference and not shown else None,
     )
 

@@ -12,7 +12,7 @@ from statistics import median as middle
 from typing import NamedTuple
 
 from arena.results.board import NOT_COUNTED, Interval, Naive, Ratio, Trial
-from arena.results.statistics import DIGITS, LEVEL
+from arena.results.statistics import LEVEL, rounded
 from arena.schema import Baselines
 
 Samples = Sequence[Sequence[float]]
@@ -107,7 +107,7 @@ def _ratio(found: Mean, by_problem: Sequence[float]) -> Ratio:
     count = len(by_problem)
     spread = math.sqrt(variance(by_problem) / count) if count > 2 else 0.0
     return Ratio(
-        value=round(2**found.value, DIGITS),
+        value=rounded(2**found.value),
         problems=count,
         on_these=_interval(found.value, found.error, found.freedom) if found.error else None,
         on_others=_interval(found.value, spread, count - 1) if spread else None,
@@ -123,4 +123,4 @@ def _interval(value: float, error: float, freedom: float) -> Interval:
     from scipy.special import stdtrit  # Student's quantile; scipy.stats takes half a second to import
 
     half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
-    return Interval(low=round(2 ** (value - half), DIGITS), high=round(2 ** (value + half), DIGITS), level=LEVEL)
+    return Interval(low=rounded(2 ** (value - half)), high=rounded(2 ** (value + half)), level=LEVEL)

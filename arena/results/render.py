@@ -71,8 +71,9 @@ class Bar(NamedTuple):
 
 
 def gain_plot(table: Table) -> str | None:
-    """An SVG document of the rows' gains with both intervals, on a logarithmic scale. None where no row has a gain."""
-    shown = [(row, row.gain) for row in table.rows if row.gain]
+    """An SVG document of gains with both intervals, on a logarithmic scale: of the rows over most problems. None without any."""
+    most_problems = max((len(row.over) for row in table.rows), default=0)
+    shown = [(row, row.gain) for row in table.rows if row.gain and len(row.over) == most_problems]
     if not shown:
         return None
     tops = [min(gain.on_these.high if gain.on_these else gain.value, WIDEST) for _, gain in shown]

@@ -94,7 +94,7 @@ def row_gains(row: Row, naive: Mapping[str, Naive]) -> list[list[float]]:
 def seen(rows: Iterable[Row], naive: Mapping[str, Naive]) -> float | None:
     """The least ratio of gains that the trials of two ranked rows show with 80 %, by the mean of their variances."""
     variances = [gains.mean(row_gains(row, naive)).variance or 0.0 for row in rows if row.rank]
-    return round(2 ** (statistics.ERRORS * math.sqrt(2 * fmean(variances))), statistics.DIGITS) if any(variances) else None
+    return statistics.rounded(2 ** (statistics.ERRORS * math.sqrt(2 * fmean(variances)))) if any(variances) else None
 
 
 def entry(trials: Sequence[Trial], naive: Naive | None) -> Entry:

@@ -22,6 +22,11 @@ CHOICES = (1, 2, 3, 5, 10)
 """The k of pass@k, all@k and best@k."""
 
 
+def rounded(value: float) -> float:
+    """To four significant digits. Another scipy's Student quantile differs in the eleventh."""
+    return float(f"{value:.{DIGITS}g}")
+
+
 def success(passed: int, counted: int) -> Interval | None:
     """Wilson's interval of the chance that a trial passes. None without a counted trial."""
     if not counted:
@@ -71,7 +76,7 @@ def best_at(numbers: Sequence[float]) -> dict[int, float]:
     """By k, the mean of the best of k trials, by the same choices. `numbers` has one of each counted trial."""
     ordered, count = sorted(numbers), len(numbers)
     return {
-        k: round(sum(x * math.comb(below, k - 1) for below, x in enumerate(ordered)) / math.comb(count, k), DIGITS)
+        k: rounded(sum(x * math.comb(below, k - 1) for below, x in enumerate(ordered)) / math.comb(count, k))
         for k in _sizes(count)
     }
 

@@ -167,6 +167,9 @@ def test_the_command_says_what_is_known(tmp_path: Path):
     assert "gain        ratio 1.00; on these problems 0." in alike and "Not apart on these problems (p 1). With 80 % so" in alike
     assert json.loads(arena("compare", "good", "poor", "-p", "fp8_gemm", "--json").out)["problems"] == ["fp8_gemm"]
     assert arena.refused("compare", "good", "nop").startswith("unknown row 'nop'")
+    assert arena("leaderboard", "--stats", str(tmp_path / "stats.json")).code == 0
+    [found] = json.loads((tmp_path / "stats.json").read_text())["tables"]
+    assert len(found["rows"]) == 3 and len(found["pairs"]) == 1 and found["pairs"][0]["apart"]
     annotations.write(arena.home / "annotations", trial(0.5, model="elsewhere", hardware="cpu"))
     there = arena.refused("compare", "good", "elsewhere")
     assert there.startswith("good and elsewhere cannot be compared: good ran on h200 and elsewhere ran on cpu, and scores on")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
-from made_board import MADE, PROBLEMS, Agent, annotation, rates, records
+from made_board import MADE, PROBLEMS, Agent, acceptance, annotation, rates, records
 from records import record, trial
 
 from arena.results import gains, leaderboard
@@ -211,12 +211,38 @@ def test_two_rows_are_apart_where_welch_says_so() -> None:
     assert seen == {True, False}
 
 
+@pytest.mark.parametrize("count", [3, 5, 10])
+def test_a_row_s_intervals_cover_what_they_name(count: int) -> None:
+    """2,000 data sets of seven problems: the same ones each time; and seven drawn anew, each with its chance and its speed."""
+    draws, agent_, last = random.Random(count), Agent(), len(PROBLEMS) - 1
+    chance, speed = 0.5 + 0.45 / 2, 2 + 2.5 / 2
+    these = others = 0
+    for _ in range(2000):
+        found = gains.over_naive(agent_.draw(draws, count)).on_these
+        these += found is not None and found.low <= 2 ** agent_.gain() <= found.high
+        drawn = [
+            Agent(passes=draws.uniform(0, 0.45) - 0.45 * at / last, speed=draws.uniform(0, 2.5) - 2.5 * at / last).draw_at(
+                draws, at, count
+            )
+            for at in range(len(PROBLEMS))
+        ]
+        found = gains.over_naive(drawn).on_others
+        others += found is not None and found.low <= 2 ** (chance * speed) <= found.high
+    assert 0.93 <= these / 2000 <= 0.97 and 0.93 <= others / 2000 <= 0.97
+
+
 def test_groups_keep_equal_agents_together() -> None:
     """The rates of `python -m tests.made_board --all`, on fewer boards; docs/statistics.md has its table."""
     found = rates(MADE, 60)
     assert found.twins_together >= 0.95 and found.best_alone >= 0.8 and found.false_rank <= 0.05
     equal = rates([Agent()] * 12, 60)
     assert equal.any_alone <= 0.05
+
+
+@pytest.mark.slow
+def test_four_hundred_rendered_boards_keep_both_promises() -> None:
+    together, alone = acceptance(400)
+    assert together >= 0.95 and alone >= 0.8
 
 
 @pytest.mark.parametrize(
