@@ -70,9 +70,9 @@ BEST, TWINS = 0, (5, 6)
 MADE = (times(4, LADDER[0], passes=0.2), *LADDER)
 """Twelve: one four times better than the next, who passes more often and is faster, and eleven that lie close together."""
 BOARDS: dict[str, tuple[Agent, ...]] = {
-    "the board of the test": MADE,
-    "the same, better by passing alone": (times(4, LADDER[0], passes=0.5), *LADDER),
-    "the same, better by speed alone": (times(4, LADDER[0], passes=0.0), *LADDER),
+    "the board that the test makes": MADE,
+    "the same, but the best always passes": (times(4, LADDER[0], passes=0.5), *LADDER),
+    "the same, but the best is only faster": (times(4, LADDER[0], passes=0.0), *LADDER),
     "one four times better than eleven equal": (times(4, Agent(), passes=0.2), *[Agent()] * 11),
     "twelve equal": (Agent(),) * 12,
     "six pairs, each four times the next": tuple(Agent(speed=2.8 * (5 - at // 2)) for at in range(12)),

@@ -1,11 +1,11 @@
 """Ranks as intervals, and groups, of rows that measure the same: what the noise of their trials lets anybody say.
 
-Two decisions, each wrong somewhere on a board with a chance of 5 % at most (docs/statistics.md has both measured):
+Two decisions, each wrong somewhere on about one board in twenty at most (docs/statistics.md has both measured):
 
     pairs    Holm's procedure over Welch's test of every pair. A row is certainly worse than those it is then apart from.
     groups   A line between two rows is drawn where every row above is apart from every row below, each pair by Welch's test
-             on one side at 5 % over the number of rows. A false line needs two rows that are equal, or neighbours in truth,
-             to come out the wrong way round; k rows have k such pairs at most, so equal rows are parted in 5 % of boards.
+             on one side at 5 % over the number of rows. A false line takes two rows that are equal, or neighbours in truth,
+             and come out that far the wrong way round. k rows have about k such pairs.
 """
 
 from __future__ import annotations

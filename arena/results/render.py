@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from arena.files import text
 from arena.results.board import Board, Interval, Row, Table
+from arena.results.rows import alike
 
 TEMPLATES = Path(__file__).parent
 
@@ -82,7 +83,7 @@ def gain_plot(table: Table) -> str | None:
     def ends(interval: Interval | None) -> tuple[float, float] | None:
         return (interval.low, min(interval.high, 2.0**most)) if interval else None
 
-    alike = len({(row.budget_s, row.without_backoff, row.network, row.allowed) for row, _ in shown if row.rank}) == 1
+    same = len({alike(row) for row, _ in shown if row.rank}) == 1
     bars = [
         Bar(
             name=_name(row),
@@ -91,7 +92,7 @@ def gain_plot(table: Table) -> str | None:
             these=ends(gain.on_these),
             others=ends(gain.on_others),
             rank=_places(row),
-            below=_line(row, [other for other, _ in shown[at + 1 :]]) and alike,
+            below=_line(row, [other for other, _ in shown[at + 1 :]]) and same,
         )
         for at, (row, gain) in enumerate(shown)
     ]
