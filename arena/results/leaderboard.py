@@ -138,7 +138,7 @@ def _trial(annotation: Annotation) -> Trial:
     score, session, review = annotation.score, annotation.session, annotation.review
     return Trial(
         run_id=annotation.run_id,
-        outcome=_outcome(annotation),
+        outcome=outcome(annotation),
         peak_fraction=score.peak_fraction if isinstance(score, Passed) else None,
         agent_status=session.agent_status,
         network=session.network,
@@ -151,7 +151,8 @@ def _trial(annotation: Annotation) -> Trial:
     )
 
 
-def _outcome(annotation: Annotation) -> Outcome:
+def outcome(annotation: Annotation) -> Outcome:
+    """How a run counts."""
     if annotation.review and annotation.review.verdict == "bug":
         return "bug"
     # The provider cut the session short: what the agent left by then says nothing about the agent.

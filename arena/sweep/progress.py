@@ -10,8 +10,8 @@ from typing import Literal
 from arena.errors import UsageError
 from arena.files import documents
 from arena.gateway.model import ledger
-from arena.results import gains, run_folder, statistics
-from arena.results.board import Naive
+from arena.results import gains, leaderboard, run_folder, statistics
+from arena.results.board import NOT_COUNTED, Naive
 from arena.results.run_folder import RunState
 from arena.schema import Annotation, Cell, Passed, Retry, Sweep, Usage
 from arena.sweep.grid import PlannedCell, Trial
@@ -34,7 +34,9 @@ class Attempt:
     outcome: Outcome
     verdict: str = ""
     fraction: float | None = None
-    """Of a passed one that counts."""
+    """Of a passed one that counts, unless a review withdrew it."""
+    figures: bool = True
+    """Whether a counted one is in the figures. A run that a review calls a bug of arena is not."""
     failed: bool = False
     """Whether arena itself ended it with an error. One that was killed with its sweep is no fault of the trial."""
     judged: int = 0
@@ -58,10 +60,20 @@ def attempts(state: RunState) -> Attempt:
         outcome = "provider_error"
     elif verdict == "judge_failed":
         outcome = "judge_failed"
-    fraction = annotation.score.peak_fraction if outcome == "counted" and isinstance(annotation.score, Passed) else None
+    figured = leaderboard.outcome(annotation)
+    fraction = annotation.score.peak_fraction if figured == "passed" and isinstance(annotation.score, Passed) else None
     judged = kinds.count("committed")
     cost_usd = _cost(session.usage)
-    return Attempt(run.run_id, outcome, verdict, fraction, judged=judged, account_fault=session.account_fault, cost_usd=cost_usd)
+    return Attempt(
+        run.run_id,
+        outcome,
+        verdict,
+        fraction,
+        figures=figured not in NOT_COUNTED,
+        judged=judged,
+        account_fault=session.account_fault,
+        cost_usd=cost_usd,
+    )
 
 
 def _cost(used: Usage | None) -> float | None:
@@ -92,12 +104,17 @@ def next_step(made: Sequence[Attempt], retry: Retry) -> Step:
 
 
 def sure(made: Mapping[Trial, Sequence[Attempt]], sweep: Sweep, naive: Mapping[Problem, Naive]) -> set[PlannedCell]:
-    """The cells that `stop.when` gives no further trial. What their numbers are decides nothing, how wide they lie apart does."""
+    """The cells that `stop.when` gives no further trial or attempt: a trial that the provider failed is spared too.
+
+    This depends on scores, by the width of their intervals: docs/statistics.md says how little that moves at 0.1.
+    """
     if sweep.stop.when is None:
         return set()
     cells: dict[PlannedCell, list[Attempt]] = {}
     for trial, attempts in made.items():
-        cells.setdefault(trial.planned, []).extend(attempt for attempt in attempts if attempt.outcome == "counted")
+        cells.setdefault(trial.planned, []).extend(
+            attempt for attempt in attempts if attempt.outcome == "counted" and attempt.figures
+        )
     found = set()
     for planned, counted in cells.items():
         base = naive.get(problem_of(planned.cell))
@@ -108,7 +125,7 @@ def sure(made: Mapping[Trial, Sequence[Attempt]], sweep: Sweep, naive: Mapping[P
 
 def widths(counted: Sequence[Attempt], naive: Naive) -> tuple[float, float]:
     """Half of the interval of the chance to pass, and the standard error of the gain as a part of the gain."""
-    success = statistics.success(sum(attempt.verdict == "passed" for attempt in counted), len(counted))
+    success = statistics.success(sum(attempt.fraction is not None for attempt in counted), len(counted))
     variance = gains.mean([[gains.gain(attempt.fraction, naive) for attempt in counted]]).variance
     assert success is not None and variance is not None  # with two counted trials or more
     return (success.high - success.low) / 2, math.log(2) * math.sqrt(variance)
