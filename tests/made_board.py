@@ -17,7 +17,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 from records import trial  # noqa: E402
 
-from arena.results import gains, leaderboard  # noqa: E402
+from arena.results import leaderboard  # noqa: E402
 from arena.results.board import Board  # noqa: E402
 from arena.results.ranks import ranks  # noqa: E402
 from arena.schema import Annotation  # noqa: E402
@@ -33,10 +33,15 @@ class Agent(NamedTuple):
 
     passes: float = 0.0
     speed: float = 0.0
+    spread: float = SPREAD
+    coin: bool = False
+    """Passes half of the time at the first problem and always at the others, with the same mean gain."""
 
     def cells(self) -> list[tuple[float, float]]:
         """The chance to pass and the mean of log2 of the gain given pass, of each problem."""
         last = len(PROBLEMS) - 1
+        if self.coin:
+            return [(1.0 if at else 0.5, 3.5) for at in range(len(PROBLEMS))]
         return [
             (min(1.0, max(0.0, 0.5 + 0.45 * at / last + self.passes)), 2 + 2.5 * at / last + self.speed)
             for at in range(len(PROBLEMS))
@@ -53,7 +58,7 @@ class Agent(NamedTuple):
     def draw_at(self, draws: random.Random, at: int, count: int) -> list[float]:
         """The same at one problem."""
         chance, speed = self.cells()[at]
-        return [max(0.0, draws.gauss(speed, SPREAD)) if draws.random() < chance else 0.0 for _ in range(count)]
+        return [max(0.0, draws.gauss(speed, self.spread)) if draws.random() < chance else 0.0 for _ in range(count)]
 
 
 def times(ratio: float, of: Agent, passes: float) -> Agent:
@@ -79,6 +84,11 @@ BOARDS: dict[str, tuple[Agent, ...]] = {
     "six pairs that always pass": tuple(Agent(passes=0.5, speed=2.0 * (5 - at // 2)) for at in range(12)),
     "six pairs, by passing": tuple(Agent(passes=0.05 - 0.1 * (at // 2)) for at in range(12)),
     "two equal": (Agent(),) * 2,
+    "twelve equal, a coin at one problem, spread 0.2": (Agent(spread=0.2, coin=True),) * 12,
+    "twelve equal, a coin at one problem, spread 0.4": (Agent(spread=0.4, coin=True),) * 12,
+    "twelve equal, a coin at one problem, spread 0.7": (Agent(coin=True),) * 12,
+    "three equal, a coin at one problem, spread 0.4": (Agent(spread=0.4, coin=True),) * 3,
+    "two equal, a coin at one problem, spread 0.2": (Agent(spread=0.2, coin=True),) * 2,
 }
 
 
@@ -123,7 +133,7 @@ class Rates(NamedTuple):
     false_line: float
     """A row in a better group than one that is as good or better in truth."""
     false_rank: float
-    """Such a row whose rank interval lies wholly above the other's, by a line or by Holm."""
+    """A row whose rank interval says that more rows are better, or more are worse, than in truth."""
 
 
 def rates(agents: Sequence[Agent], boards: int, count: int = 3) -> Rates:
@@ -133,13 +143,16 @@ def rates(agents: Sequence[Agent], boards: int, count: int = 3) -> Rates:
     tally = Counter[str]()
     for seed in range(boards):
         draws = random.Random(seed)
-        found = ranks([gains.mean(agent.draw(draws, count)) for agent in agents])
+        found = ranks([agent.draw(draws, count) for agent in agents])
         sizes = Counter(rank.group for rank in found)
         tally["best"] += sizes[found[BEST].group] == 1
         tally["any"] += 1 in sizes.values()
         tally["twins"] += len(agents) <= TWINS[1] or found[TWINS[0]].group == found[TWINS[1]].group
         tally["line"] += any(found[a].group < found[b].group for a, b in wrong)
-        tally["rank"] += any(found[a].worst < found[b].best for a, b in wrong)
+        tally["rank"] += any(
+            rank.best > 1 + sum(other > mine for other in true) or rank.worst < len(true) - sum(other < mine for other in true)
+            for mine, rank in zip(true, found, strict=True)
+        )
     return Rates(*(tally[key] / boards for key in ("best", "any", "twins", "line", "rank")))
 
 
@@ -169,7 +182,7 @@ def main() -> None:
         print(f"Python {platform.python_version()}, scipy {scipy.__version__}; best alone, any alone, false line, false rank")
         for name, agents in BOARDS.items():
             found = rates(agents, chosen.boards)
-            print(f"{name:42} {found.best_alone:6.1%} {found.any_alone:6.1%} {found.false_line:6.1%} {found.false_rank:6.1%}")
+            print(f"{name:48} {found.best_alone:6.1%} {found.any_alone:6.1%} {found.false_line:6.1%} {found.false_rank:6.1%}")
 
 
 if __name__ == "__main__":

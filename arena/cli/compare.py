@@ -99,7 +99,7 @@ def _show(found: Comparison) -> None:
     tell(f"[bold]{safe(found.left)}[/] against [bold]{safe(found.right)}[/] on {found.hardware}, {over}")
     shares = [f"{passed} of {counted}" for passed, counted in zip(found.passed, found.counted, strict=True)]
     low, high = found.pass_difference.low * 100, found.pass_difference.high * 100
-    tell(f"passed      {shares[0]} against {shares[1]}: {low:+.0f} to {high:+.0f} points")
+    tell(f"passed      {shares[0]} against {shares[1]}; by problem {low:+.0f} to {high:+.0f} points")
     tell(f"gain        {_words(found.gain, count) if found.gain else 'unknown: no problem has a naive fraction here'}")
     tell(f"given pass  {_words(found.given_pass, count) if found.given_pass else 'unknown: no problem was solved by both'}")
     tell(_verdict(found))

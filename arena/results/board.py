@@ -131,10 +131,10 @@ class Row(Record):
     gain: Ratio | None
     """Over the naive kernel, a failed trial being no gain. None without a naive kernel."""
     over: tuple[str, ...]
-    """Columns that the gain is over: the newest ones with a naive kernel and a counted trial."""
+    """Columns that the gain is over: those of `problems` with a naive kernel and a counted trial of this row."""
     problems: int
-    """Newest columns that rows measuring the same have tried: budget, back-off and network are equal, and both are agents or
-    both built in."""
+    """Newest columns that more than half of the rows measuring the same have tried: budget, back-off and network are equal, and
+    both are agents or both built in."""
     rank: Rank | None
     """None where the row lacks a problem of those rows, or a second trial of one, or is the only such row; and for a built-in
     model beside agents."""
@@ -148,7 +148,8 @@ class Column(Record):
     version: int
     digest: str
     superseded: bool = False
-    """Whether the table has a newer version of the problem. Then the column does not affect the order of the rows."""
+    """Whether the table has a newer version of the problem, or runs of this version with other files that began later. Then
+    the column is in no figure but its own."""
 
 
 class Best(Record):

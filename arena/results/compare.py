@@ -30,7 +30,7 @@ class Comparison(Record):
     counted: tuple[int, int]
     passed: tuple[int, int]
     pass_difference: Interval
-    """Of the chance to pass, left less right, over all trials."""
+    """Of the chance to pass, left less right, as the mean over problems of equal weight."""
     gain: Ratio | None
     """Over the naive kernel; None where no problem has a naive fraction."""
     given_pass: Ratio | None
@@ -87,9 +87,11 @@ def compare(table: Table, left: Row, right: Row, problems: Sequence[str] = ()) -
     wanted = [column for column in table.columns if not column.superseded and column.problem in (problems or known)]
     columns = [column for column in wanted if _counted(left, column) and _counted(right, column)]
     if not columns:
-        tried = [{column.problem for column in wanted if _counted(row, column)} for row in (left, right)]
+        states = [column for column in table.columns if column.problem in (problems or known)]
+        tried = [{column.problem for column in states if _counted(row, column)} for row in (left, right)]
         if both := sorted(tried[0] & tried[1]):
-            raise UsageError(f"{names} cannot be compared: {', '.join(both)} changed between them, to another digest")
+            why = "changed, to another version or digest, and they share no trial of the newest"
+            raise UsageError(f"{names} cannot be compared: {', '.join(both)} {why}")
         raise UsageError(f"{names} have no counted trial at one problem in common on {table.hardware}")
     ours, theirs = ([row.entries[column.key] for column in columns] for row in (left, right))
     naive = [table.naive.get(column.key) for column in columns]
@@ -125,18 +127,19 @@ def _logs(entry: Entry) -> list[float]:
 
 
 def _pass_difference(ours: Sequence[Entry], theirs: Sequence[Entry]) -> Interval:
-    """Newcombe's interval of a difference of two shares, from the Wilson intervals of both."""
-    shares, bounds = [], []
-    for entries in (ours, theirs):
-        passed, counted = sum(entry.passed for entry in entries), sum(entry.counted for entry in entries)
-        wilson = success(passed, counted)
-        assert wilson is not None  # a row without counted trials is refused
-        shares.append(passed / counted)
-        bounds.append(wilson)
-    a, b = bounds
-    value = shares[0] - shares[1]
-    low = value - math.hypot(shares[0] - a.low, b.high - shares[1])
-    high = value + math.hypot(a.high - shares[0], shares[1] - b.low)
+    """Of the mean of the problems' differences of shares: Newcombe's limits of each, from Wilson's intervals, in quadrature.
+
+    Problems have equal weight, so that more trials of an easy one favour nobody.
+    """
+    value = below = above = 0.0
+    for ours_, theirs_ in zip(ours, theirs, strict=True):
+        a, b = success(ours_.passed, ours_.counted), success(theirs_.passed, theirs_.counted)
+        assert a is not None and b is not None  # only problems that both tried are compared
+        share, other = ours_.passed / ours_.counted, theirs_.passed / theirs_.counted
+        value += share - other
+        below += (share - a.low) ** 2 + (b.high - other) ** 2
+        above += (a.high - share) ** 2 + (other - b.low) ** 2
+    low, high = ((value + side) / len(ours) for side in (-math.sqrt(below), math.sqrt(above)))
     return Interval(low=round(low, DIGITS), high=round(high, DIGITS), level=LEVEL)
 
 

@@ -8,7 +8,7 @@ A trial counts as passed, as failed, or not at all:
     not counted  provider_error, judge_failed, and what a review calls a bug of arena: nothing was measured
 
 Trials are pooled only when their cells are equal and their agents could reach the same hosts. A changed problem or harness
-gets a column or row of its own. Only a problem's newest version affects the order of the rows. A trial with an open network
+gets a column or row of its own. Only one state of a problem, the newest, is in the figures of a row. A trial with an open network
 is `unsealed`: shown, but never the best at a problem. Baselines have a table of their own. The naive kernel that gains are
 measured from may be one of them; nothing else of a row, and no best, uses them.
 """
@@ -111,14 +111,20 @@ def _row_key(annotation: Annotation) -> RowKey:
 
 def _columns(annotations: Sequence[Annotation]) -> tuple[Column, ...]:
     """One column for each state of a problem. Its key holds the digest only when two states share name and version."""
-    states = sorted({(a.cell.problem, a.cell.problem_version, a.cell.problem_digest) for a in annotations})
+    states = sorted(set(map(_state, annotations)))
     count = Counter((problem, version) for problem, version, _ in states)
     keys = [_column_key(*state, clash=count[state[:2]] > 1) for state in states]
-    newest = {problem: version for problem, version, _ in states}  # sorted: the last one stays
+    begun = {_state(a): a.session.started_at for a in sorted(annotations, key=lambda a: a.session.started_at)}
+    # One state of a problem counts: of the highest version, that whose last run began last.
+    newest = {p: (p, v, d) for p, v, d in sorted(states, key=lambda state: (*state[:2], begun[state], state[2]))}
     return tuple(
-        Column(key=key, problem=p, version=v, digest=d, superseded=v < newest[p])
+        Column(key=key, problem=p, version=v, digest=d, superseded=newest[p] != (p, v, d))
         for key, (p, v, d) in zip(keys, states, strict=True)
     )
+
+
+def _state(annotation: Annotation) -> tuple[str, int, str]:
+    return annotation.cell.problem, annotation.cell.problem_version, annotation.cell.problem_digest
 
 
 def _column_of(record: Baselines, columns: Sequence[Column]) -> str:

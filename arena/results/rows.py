@@ -1,6 +1,8 @@
 """The rows of a table: the figures of each, its rank among those that measure the same, and their order.
 
-Rows that lack no problem come first, by gain. Others follow by problems solved, then by the geometric mean of their fractions.
+Rows that measure the same stand together: agents before built-in models, sealed ones first, then where most trials are. Among
+them ranked rows come first, then those that lack no problem, both by gain. Others follow by problems solved, then by the
+geometric mean of their fractions.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from arena.results.ranks import ranks
 
 SAME = ("budget_s", "without_backoff", "network", "allowed")
 """Fields of a row in which two rows must be equal: otherwise they measure different things."""
+
+
+REACHES = ("sealed", "allow", "unsealed")
 
 
 class RowKey(NamedTuple):
@@ -46,22 +51,42 @@ def rows(
     for at, row in enumerate(found):
         together[alike(row)].append(at)
     agents = any(row.harness != "builtin" for row in found)
-    complete = dict[int, float]()
-    for (builtin, *_), group in together.items():
-        tried = {key for at in group for key in newest if key in found[at].entries and found[at].entries[key].counted}
-        wanted = tried & naive.keys()
-        means = {at: gains.mean(row_gains(found[at], naive)) for at in group if wanted and wanted == {*found[at].over}}
-        complete |= {at: mean.value for at, mean in means.items()}
-        known = [at for at, mean in means.items() if mean.variance is not None]
-        ranked = len(known) > 1 and not (builtin and agents)
-        given = dict(zip(known, ranks([means[at] for at in known]), strict=True)) if ranked else {}
+    ordered: list[Row] = []
+
+    def place(kind: tuple[object, ...]) -> tuple[object, ...]:
+        group = [found[at] for at in together[kind]]
+        return kind[0], REACHES.index(group[0].network), -sum(row.counted for row in group), kind
+
+    for kind in sorted(together, key=place):
+        group = together[kind]
+        most = _tried_by_most([found[at] for at in group], newest)
         for at in group:
-            found[at] = found[at].model_copy(update={"problems": len(tried), "rank": given.get(at)})
-    first = sorted(complete, key=lambda at: (-len(found[at].over), -complete[at]))
-    others = [at for at in range(len(found)) if at not in complete]
-    # Sorting is stable: rows with equal results keep the order of their keys.
-    others.sort(key=lambda at: _results(found[at], newest), reverse=True)
-    return tuple(found[at] for at in (*first, *others))
+            over = tuple(key for key in found[at].over if key in most)
+            cells = [gains.gains(found[at].entries[key].trials, naive[key]) for key in over]
+            gain = gains.over_naive(cells) if cells else None
+            found[at] = found[at].model_copy(update={"problems": len(most), "over": over, "gain": gain})
+        wanted = most & naive.keys()
+        cells_of = {at: row_gains(found[at], naive) for at in group if wanted and wanted == {*found[at].over}}
+        known = [at for at, cells in cells_of.items() if min(map(len, cells)) > 1]
+        if len(known) > 1 and not (kind[0] and agents):
+            for at, rank in zip(known, ranks([cells_of[at] for at in known]), strict=True):
+                found[at] = found[at].model_copy(update={"rank": rank})
+        means = {at: gains.mean(cells).value for at, cells in cells_of.items()}
+        first = sorted(means, key=lambda at: (found[at].rank is None, -means[at]))
+        others = [at for at in group if at not in means]
+        # Sorting is stable: rows with equal results keep the order of their keys.
+        others.sort(key=lambda at: _results(found[at], newest), reverse=True)
+        ordered += [found[at] for at in (*first, *others)]
+    return tuple(ordered)
+
+
+def _tried_by_most(group: Sequence[Row], newest: Sequence[str]) -> set[str]:
+    """Newest columns with a counted trial of more than half of the rows: a stray trial takes no rank from the others.
+
+    All that some row tried where the rows have no such column in common.
+    """
+    count = Counter(key for row in group for key in newest if key in row.entries and row.entries[key].counted)
+    return {key for key, rows in count.items() if 2 * rows > len(group)} or set(count)
 
 
 def alike(row: Row) -> tuple[object, ...]:

@@ -53,10 +53,11 @@ class PairStats(Record):
     gain: Ratio
     """Left over right."""
     p: float
-    """Of Welch's test on these problems, on both sides."""
+    """On these problems, on both sides, by the variance of trials exchanged within their problems."""
     p_of_all: float
     """The same by Holm over all pairs that are ranked together."""
     apart: bool
+    """By Holm, or by a line between their groups."""
     wins: float
     """The chance that a trial of the left row has more gain than one of the right, by the problems' mean; equal ones are half."""
 
@@ -114,8 +115,7 @@ def _pairs(table: Table) -> list[PairStats]:
     found = []
     for places in together.values():
         cells = {at: row_gains(table.rows[at], table.naive) for at in places}
-        means = {at: gains.mean(each) for at, each in cells.items()}
-        chances = {(a, b): 2 * tail(means[a].less(means[b])) for n, a in enumerate(places) for b in places[n + 1 :]}
+        chances = {(a, b): 2 * tail(gains.apart(cells[a], cells[b])) for n, a in enumerate(places) for b in places[n + 1 :]}
         for (a, b), of_all in adjusted(chances).items():
             found.append(
                 PairStats(
@@ -124,11 +124,15 @@ def _pairs(table: Table) -> list[PairStats]:
                     gain=gains.between(cells[a], cells[b]),
                     p=round(min(1.0, chances[a, b]), DIGITS),
                     p_of_all=round(of_all, DIGITS),
-                    apart=of_all < 1 - LEVEL,
+                    apart=of_all < 1 - LEVEL or _group(table.rows[a]) != _group(table.rows[b]),
                     wins=round(fmean(map(_wins, cells[a], cells[b])), DIGITS),
                 )
             )
     return sorted(found, key=lambda pair: (pair.left, pair.right))
+
+
+def _group(row: Row) -> int:
+    return row.rank.group if row.rank else 0
 
 
 def _wins(left: Sequence[float], right: Sequence[float]) -> float:

@@ -48,6 +48,19 @@ def test_rows_far_apart_are_apart():
     assert found.pass_difference.low > 0
 
 
+def test_more_trials_of_an_easy_problem_favour_nobody():
+    """Both pass always at one problem and never at the other; pooled, the first would pass 5 of 6 and the second 2 of 4."""
+    easy: dict[str, list[str | float]] = {"fp8_gemm": [0.5] * 5, "kda_cutlass": ["incorrect"]}
+    both = table(NAIVE, trials("a", easy), trials("b", {"fp8_gemm": [0.5] * 2, "kda_cutlass": ["incorrect"] * 2}))
+    found = compare.compare(both, compare.find_row(both, "a"), compare.find_row(both, "b"))
+    assert found.pass_difference.low < 0 < found.pass_difference.high
+    assert (found.passed, found.counted) == ((5, 2), (6, 4))
+    hard = trials("c", {"fp8_gemm": [0.5] * 2, "kda_cutlass": [0.5, "incorrect"]})
+    both = table(NAIVE, hard, trials("d", {"fp8_gemm": [0.5] * 2, "kda_cutlass": ["incorrect"] * 2}))
+    more = compare.compare(both, compare.find_row(both, "c"), compare.find_row(both, "d"))
+    assert more.pass_difference.low < 0.25 < more.pass_difference.high
+
+
 def test_a_row_against_itself_is_not_apart():
     both = table(NAIVE, POOR)
     row = compare.find_row(both, "poor")
@@ -113,7 +126,7 @@ def test_rows_of_changed_files_are_refused():
     with pytest.raises(UsageError, match=r"cannot be compared: harness builtin changed between them \(bbbbbbbb and cccccccc\)"):
         compare.compare(both, compare.find_row(both, "good"), compare.find_row(both, "poor"))
     both = table(trials("a", {"fp8_gemm": [0.5]}), trials("b", {"fp8_gemm": [0.5]}, problem_digest="d" * 64))
-    with pytest.raises(UsageError, match="cannot be compared: fp8_gemm changed between them, to another digest"):
+    with pytest.raises(UsageError, match="cannot be compared: fp8_gemm changed, to another version or digest, and they share no"):
         compare.compare(both, compare.find_row(both, "a"), compare.find_row(both, "b"))
 
 
@@ -161,7 +174,7 @@ def test_the_command_says_what_is_known(tmp_path: Path):
     done = arena("compare", "good", "poor")
     assert done.code == 0 and not done.err, done.err
     assert "builtin/good against builtin/poor on h200, 7 problems: fp8_gemm," in done.out
-    assert "passed      21 of 21 against 14 of 21: +" in done.out
+    assert "passed      21 of 21 against 14 of 21; by problem +" in done.out
     assert done.out.splitlines()[-1] == "Apart on these problems (p 1e-05)."
     alike = arena("compare", "poor", "poor").out
     assert "gain        ratio 1.00; on these problems 0." in alike and "Not apart on these problems (p 1). With 80 % so" in alike

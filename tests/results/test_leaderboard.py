@@ -148,7 +148,7 @@ def test_rows_differ_by_network() -> None:
     trials = [trial(fraction, n, None, "complete", reach) for n, (fraction, reach) in enumerate(NETWORKS)]
     (table,) = board(*trials).tables
     rows = [(row.network, row.entries["paged_attention v1"].passed) for row in table.rows]
-    assert rows == [("unsealed", 1), ("allow", 1), ("sealed", 2)]
+    assert rows == [("sealed", 2), ("allow", 1), ("unsealed", 1)]
     text = page(board(*trials))
     assert "| builtin · oracle · **unsealed** | 45 min | 0.90◇ 1/1 |" in text
     assert "| builtin · oracle · allowed mirror.test | 45 min | 0.60◇ 1/1 |" in text
