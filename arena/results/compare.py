@@ -71,7 +71,7 @@ def _names(row: Row) -> set[str]:
 def compare(table: Table, left: Row, right: Row, problems: Sequence[str] = ()) -> Comparison:
     """Compare two rows on the newest versions of the problems that both tried, or on those named.
 
-    UsageError when the rows measure different things, or no problem is left.
+    UsageError when the rows measure different things, or share some of their runs, or no problem is left.
     """
     names = f"{row_name(left)} and {row_name(right)}"
     fields = [field for field in SAME if getattr(left, field) != getattr(right, field)]
@@ -81,6 +81,12 @@ def compare(table: Table, left: Row, right: Row, problems: Sequence[str] = ()) -
     if left.harness == right.harness and left.harness_digest != right.harness_digest:
         digests = f"{left.harness_digest[:8]} and {right.harness_digest[:8]}"
         raise UsageError(f"{names} cannot be compared: harness {left.harness} changed between them ({digests})")
+    both_have, all_runs = _runs(left) & _runs(right), _runs(left) | _runs(right)
+    if both_have and both_have != all_runs:
+        raise UsageError(
+            f"{names} cannot be compared: {len(both_have)} runs are in both, so their difference is not of two agents. "
+            "Take the rows of two sweeps, or of two agents"
+        )
     known = {column.problem for column in table.columns}
     if missing := set(problems) - known:
         raise UsageError(unknown("problem", min(missing), known))
@@ -115,6 +121,10 @@ def compare(table: Table, left: Row, right: Row, problems: Sequence[str] = ()) -
         seen=rounded(2 ** (ERRORS * difference.error)) if difference and difference.error else None,
         needed=_needed(difference, min(entry.counted for entry in (*ours, *theirs))) if difference and not shown else None,
     )
+
+
+def _runs(row: Row) -> set[str]:
+    return {trial.run_id for entry in row.entries.values() for trial in entry.trials}
 
 
 def _counted(row: Row, column: Column) -> int:

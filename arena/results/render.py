@@ -16,6 +16,8 @@ from arena.results.rows import alike
 TEMPLATES = Path(__file__).parent
 
 
+MOST = 1000.0
+"""Times anything: larger ends of intervals are printed as above it."""
 WIDEST = 4096.0
 """Times the naive kernel: where the plot of gains cuts an interval off."""
 
@@ -67,14 +69,20 @@ class Bar(NamedTuple):
     these: tuple[float, float] | None
     others: tuple[float, float] | None
     rank: str
+    cut: bool
+    """Whether an interval goes on beyond the right edge."""
     below: bool
     """Whether every row below is certainly worse than every row above. Not drawn where ranked rows measure different things."""
 
 
 def gain_plot(table: Table) -> str | None:
-    """An SVG document of gains with both intervals, on a logarithmic scale: of the rows over most problems. None without any."""
-    most_problems = max((len(row.over) for row in table.rows), default=0)
-    shown = [(row, row.gain) for row in table.rows if row.gain and len(row.over) == most_problems]
+    """An SVG document of gains with both intervals, on a logarithmic scale: of the rows over most problems. None without any.
+
+    Unsealed rows are not drawn.
+    """
+    sealed = [row for row in table.rows if row.network != "unsealed"]
+    most_problems = max((len(row.over) for row in sealed), default=0)
+    shown = [(row, row.gain) for row in sealed if row.gain and len(row.over) == most_problems]
     if not shown:
         return None
     tops = [min(gain.on_these.high if gain.on_these else gain.value, WIDEST) for _, gain in shown]
@@ -86,17 +94,18 @@ def gain_plot(table: Table) -> str | None:
     same = len({alike(row) for row, _ in shown if row.rank}) == 1
     bars = [
         Bar(
-            name=_name(row),
+            name=_name(row) + _differs(row, [other for other, _ in shown]),
             value=gain.value,
             text=figure(gain.value, gain.on_these),
             these=ends(gain.on_these),
             others=ends(gain.on_others),
             rank=_places(row),
+            cut=any(each and each.high > 2.0**most for each in (gain.on_these, gain.on_others)),
             below=_line(row, [other for other, _ in shown[at + 1 :]]) and same,
         )
         for at, (row, gain) in enumerate(shown)
     ]
-    title = f"Times faster than the naive kernel on {table.hardware}, and rank"
+    title = f"Times faster than the naive kernel on {table.hardware}, and rank (a failure counts ×1)"
     ticks = [2.0**power for power in range(0, most + 1, max(1, most // 8))]
     filters: dict[str, Callable[..., object]] = {"xml": _xml, "log2": math.log2}
     return text.render(
@@ -108,10 +117,24 @@ def _name(row: Row) -> str:
     return " ".join(filter(None, (row.harness, row.model, row.effort)))
 
 
+def _differs(row: Row, rows: Sequence[Row]) -> str:
+    """The budget, the allowed hosts and the provider, where rows of the plot differ in them."""
+    words = {
+        "budget_s": f"{row.budget_s / 60:g} min",
+        "without_backoff": "+ back-off" if row.without_backoff else "",
+        "allowed": f"allowed {', '.join(row.allowed)}" if row.allowed else "",
+        "provider": f"via {', '.join(row.provider)}" if row.provider else "",
+        "unpinned": "unpinned" if row.unpinned else "",
+    }
+    differ = [text for field, text in words.items() if text and len({getattr(each, field) for each in rows}) > 1]
+    return "".join(f" · {text}" for text in differ)
+
+
 def _places(row: Row) -> str:
     if not row.rank:
         return ""
-    return str(row.rank.best) + (f" to {row.rank.worst}" if row.rank.worst > row.rank.best else "")
+    places = str(row.rank.best) + (f" to {row.rank.worst}" if row.rank.worst > row.rank.best else "")
+    return f"rank {places} of {row.rank.of}"
 
 
 def _line(row: Row, later: Sequence[Row]) -> bool:
@@ -146,8 +169,8 @@ def figure(value: float, interval: Interval | None = None) -> str:
 
 
 def span(interval: Interval) -> str:
-    """Both ends, with two digits each."""
-    return "–".join(_rounded(end, _place(end) + 1) for end in (interval.low, interval.high))
+    """Both ends, with two digits each. Above 1000 a few trials say no more than that."""
+    return "–".join(">1000" if end > MOST else _rounded(end, _place(end) + 1) for end in (interval.low, interval.high))
 
 
 def _place(value: float) -> int:

@@ -6,7 +6,7 @@ from records import record, trial
 
 from arena.results import leaderboard
 from arena.results.board import Interval
-from arena.results.render import Mark, Strip, plot, strips
+from arena.results.render import Mark, Strip, gain_plot, plot, strips
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -43,6 +43,23 @@ def test_baseline_outside_the_tolerance_is_hollow() -> None:
         if path.find(f"{SVG}title") is not None
     }
     assert fills == {"0.10 eager": "#6e7781", "0.20 rough": "none"}
+
+
+def test_the_gain_plot_has_sealed_rows_and_says_what_differs() -> None:
+    cells = [(model, fraction, budget) for model, budget in (("a", 2700), ("b", 60)) for fraction in (0.2, 0.9)]
+    trials = [trial(0.1, model="naive", harness="builtin")]
+    trials += [
+        trial(fraction, n, harness="made", model=model, budget_s=budget) for n, (model, fraction, budget) in enumerate(cells)
+    ]
+    trials.append(trial(0.9, 9, harness="made", model="free", network="open"))
+    [table] = leaderboard.build(trials).tables
+    text = gain_plot(table)
+    assert text and "made a · 45 min" in text and "made b · 1 min" in text and "free" not in text
+    assert "(a failure counts ×1)" in text and "goes on beyond" in text
+    again = [trial(fraction, n, harness="made", model=model) for n, (model, fraction, _) in enumerate(cells)]
+    [table] = leaderboard.build([trials[0], *again]).tables
+    text = gain_plot(table)
+    assert text and "rank 1 to 2 of 2" in text and "45 min" not in text
 
 
 def test_plot_escapes_names() -> None:

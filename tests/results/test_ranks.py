@@ -155,6 +155,8 @@ def test_the_naive_kernel_is_looked_up_in_order() -> None:
     ):
         known = table(trials, ours, baselines=[record(lines=lines)]).naive.get("paged_attention v1")
         assert (known and (known.fraction, known.source)) == wanted
+    text = page(Board(trials=1, tables=(table(ours, baselines=[record(lines=(eager,))]),)))
+    assert "paged_attention v1 0.25 (**eager**, a library: the problem's own naive kernel was not measured)." in text
 
 
 @pytest.mark.parametrize(
@@ -312,6 +314,7 @@ def test_four_hundred_rendered_boards_keep_both_promises() -> None:
         (0.6137, (0.58, 0.64), "0.61 (0.58–0.64)"),
         (0.6137, (0.6131, 0.6142), "0.614 (0.61–0.61)"),
         (1.0, (1.0, 1.0), "1.0 (1.0–1.0)"),
+        (60.0, (1.0, 54321.0), "60 (1.0–>1000)"),
     ],
 )
 def test_figures_show_what_their_interval_supports(value: float, interval: tuple[float, float], text: str) -> None:
