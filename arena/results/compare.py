@@ -139,7 +139,7 @@ def _logs(entry: Entry) -> list[float]:
 def _pass_difference(ours: Sequence[Entry], theirs: Sequence[Entry]) -> Interval:
     """Of the mean of the problems' differences of shares: Newcombe's limits of each, from Wilson's intervals, in quadrature.
 
-    Problems have equal weight, so that more trials of an easy one favour nobody.
+    Problems have equal weight, so that more trials of an easy one favour no row.
     """
     value = below = above = 0.0
     for ours_, theirs_ in zip(ours, theirs, strict=True):
