@@ -1,4 +1,4 @@
-"""`arena baseline`: the speed of libraries at a problem, timed as the judge times. Shown beside scores, never scored."""
+"""`arena baseline`: the speed of libraries at a problem, and of its own naive and oracle. Shown beside scores, never scored."""
 
 from __future__ import annotations
 
@@ -31,19 +31,33 @@ SPEED_ONLY = ("incorrect", "crashed")
 """Verdicts after which a line is timed again without a tolerance: a library may be less exact, or fail on a hidden shape."""
 
 
+REFERENCES = {"naive": "the problem's plain solution", "oracle": "the problem's best stored solution"}
+"""Solutions of a problem that are stored beside its baselines, under the problem's own rules. Gains are measured from naive."""
+
+
 class Line(NamedTuple):
-    """One baseline of a problem: a file like a submission that may use what the problem forbids."""
+    """One baseline of a problem: a file like a submission that may use what the problem forbids; or one of its solutions."""
 
     name: str
     title: str
     needs: tuple[str, ...]
     """Packages beside torch, by the names under which they are imported."""
     path: Path
+    reference: bool = False
 
 
 def lines(folder: Path, profile: Profile) -> tuple[Line, ...]:
     """A problem's baselines for one profile, in the order of their names; DataError where a first line gives no title."""
-    return tuple(_line(name, path) for name, path in sorted(catalog.baselines(folder, profile).items()))
+    found = catalog.baselines(folder, profile)
+    for name in REFERENCES.keys() & found.keys():
+        raise DataError(f"{found[name]}: a baseline may not be called {name}: that is the problem's solution of that name")
+    return tuple(_line(name, path) for name, path in sorted(found.items()))
+
+
+def references(folder: Path, profile: Profile) -> tuple[Line, ...]:
+    """The problem's naive and its oracle."""
+    known = catalog.solutions(folder, profile)
+    return tuple(Line(name, title, (), known[name], True) for name, title in REFERENCES.items() if name in known)
 
 
 def measure(
@@ -55,10 +69,14 @@ def measure(
     sampling: Sampling | None = None,
     report: Callable[[BaselineLine], None] = lambda _: None,
 ) -> Baselines:
-    """Measure every baseline of one problem and pass each line to `report` at once. `sampling` replaces `SAMPLING`."""
+    """Measure every baseline and reference of one problem, and pass each line to `report` at once.
+
+    `sampling` replaces `SAMPLING`.
+    """
     judge.preflight(hardware, gpu)
     digest = catalog.problem_digest(problem.name)
-    known = lines(paths.problems() / problem.name, hardware.profile)
+    home = paths.problems() / problem.name
+    known = (*lines(home, hardware.profile), *references(home, hardware.profile))
     sampling = sampling or SAMPLING[hardware.profile]
 
     def score(line: Line, eased: Problem, hidden: bool) -> Score:
@@ -116,11 +134,13 @@ def _measured(line: Line, problem: Problem, score: Callable[[Line, Problem, bool
     if missing := [name for name in line.needs if importlib.util.find_spec(name) is None]:
         message = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
         return BaselineLine(name=line.name, title=line.title, verdict=None, message=message), None
-    first = score(line, without_rules(problem), True)
-    result = first if first.verdict not in SPEED_ONLY else score(line, without_tolerance(problem), False)
+    first = score(line, problem if line.reference else without_rules(problem), True)
+    again = first.verdict in SPEED_ONLY and not line.reference
+    result = score(line, without_tolerance(problem), False) if again else first
     message = " ".join(dict.fromkeys(filter(None, (first.message, result.message))))
     if not isinstance(result, Passed):
-        return BaselineLine(name=line.name, title=line.title, verdict=result.verdict, message=message), None
+        failed = BaselineLine(name=line.name, title=line.title, verdict=result.verdict, message=message, reference=line.reference)
+        return failed, None
     errors = [shape.error for shape in result.shapes]
     measured = BaselineLine(
         name=line.name,
@@ -142,5 +162,6 @@ def _measured(line: Line, problem: Problem, score: Callable[[Line, Problem, bool
             for shape in result.shapes
         ),
         error={metric: max(error[metric] for error in errors) for metric in errors[0]},
+        reference=line.reference,
     )
     return measured, result.device

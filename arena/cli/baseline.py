@@ -1,4 +1,4 @@
-"""`arena baseline`: measure what libraries reach at a problem."""
+"""`arena baseline`: measure what libraries, and the problem's own naive and oracle, reach at a problem."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from arena.schema import BaselineLine
 def baseline_(
     context: click.Context, pairs: options.Pairs, hardware_name: str | None, gpu: int, sandbox_name: str, as_json: bool
 ) -> None:
-    """Measure what torch and libraries reach at a problem. Results are stored under baselines/ and shown, never scored."""
+    """Measure what torch, libraries, and the problem's naive and oracle reach at a problem.
+
+    Results are stored under baselines/ and shown, never scored. Gains are measured from naive.
+    """
     sandbox = backend(sandbox_name)
     ready()
     from arena.authoring import baseline

@@ -54,10 +54,11 @@ def table(view: View) -> Table:
 def _cell(states: list[TrialState]) -> str:
     if not states:
         return ""
-    done, failed = (sum(state.step == step for state in states) for step in ("done", "failed"))
+    done, failed, spared = (sum(state.step == step for state in states) for step in ("done", "failed", "spared"))
     doing = [_doing(state) for state in states if state.doing]
     retries = sum(max(len(state.attempts) - 1, 0) for state in states)
     parts = [f"{done}/{len(states)}", *doing]
+    parts += ["[dim]sure enough[/]"] * bool(spared)
     parts += [f"[red]{failed} failed[/]"] * bool(failed) + [f"[dim]retries {retries}[/]"] * bool(retries)
     return " ".join(parts)
 
@@ -70,8 +71,9 @@ def _doing(state: TrialState) -> str:
 
 def summary(view: View) -> str:
     """One line: trials, the time that is left at most, cost and routes."""
-    done, failed = (sum(state.step == step for state in view.trials) for step in ("done", "failed"))
-    parts = [f"{done} of {len(view.trials)} trials done"] + [f"{failed} failed"] * bool(failed)
+    done, failed, spared = (sum(state.step == step for state in view.trials) for step in ("done", "failed", "spared"))
+    parts = [f"{done} of {len(view.trials)} trials done"]
+    parts += [f"{spared} spared by stop.when"] * bool(spared) + [f"{failed} failed"] * bool(failed)
     if left_s := left(view):
         parts.append(f"agents' budgets left {duration(left_s)}")
     cap_usd = view.limits.sweep.stop.cost_usd

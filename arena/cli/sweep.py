@@ -1,6 +1,6 @@
 """`arena sweep`: run a grid of cells, or go on with one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,12 +13,14 @@ from arena.cli.console import answering, data, safe, tell, tell_table
 from arena.errors import UsageError
 from arena.files import documents
 from arena.plan import ready
-from arena.results import annotations, statistics
+from arena.results import annotations, baselines, statistics
+from arena.results.board import Naive
 from arena.run_cell import render
-from arena.schema import Sweep
+from arena.schema import Annotation, Sweep, When
 from arena.sweep import forecast, grid, scheduler
 from arena.sweep.forecast import Shows
 from arena.sweep.grid import PlannedCell
+from arena.sweep.progress import LEAST_TRIALS, Problem, problem_of
 from arena.sweep.scheduler import View
 
 FILE = "sweep.yaml"
@@ -74,9 +76,11 @@ def sweep(
     at_once = grid.parallel_on(found, hardware)
     planned = grid.cells(found, hardware, at_once)
     all_trials = grid.trials(planned, found.trials)
-    view = scheduler.status(found, all_trials)
+    records = annotations.read_all(paths.annotations()) if found.stop.when or dry_run else []
+    naive = forecast.naive(records, baselines.read_all(paths.baselines()), hardware.name) if found.stop.when else {}
+    view = scheduler.status(found, all_trials, naive)
     if dry_run or status:
-        _show(found, view, planned, at_once, as_json=as_json, plans=dry_run)
+        _show(found, view, planned, at_once, records, naive, as_json=as_json, plans=dry_run)
         return
     folder = paths.sweeps() / found.name
     with scheduler.held(folder):
@@ -86,7 +90,7 @@ def sweep(
             documents.write_bytes(folder / FILE, file.read_bytes())  # with its comments
         tell(f"sweep {found.name}: {board.summary(view)}, {at_once} at once on {safe(hardware.title)}")
         with board.Board() as shown:
-            work = scheduler.Scheduler(found, all_trials, at_once, sorted(found.place.gpus), folder, shown.say)
+            work = scheduler.Scheduler(found, all_trials, at_once, sorted(found.place.gpus), folder, shown.say, naive)
             code = work.work()
     render()
     tell_table(board.table(work.view()))
@@ -133,11 +137,20 @@ def _from_options(
         ) from None
 
 
-def _show(found: Sweep, view: View, planned: Sequence[PlannedCell], at_once: int, *, as_json: bool, plans: bool) -> None:
+def _show(
+    found: Sweep,
+    view: View,
+    planned: Sequence[PlannedCell],
+    at_once: int,
+    records: Sequence[Annotation],
+    naive: Mapping[Problem, Naive],
+    *,
+    as_json: bool,
+    plans: bool,
+) -> None:
     """Answer --status and --dry-run."""
     record = board.record(view)
     if plans:
-        records = annotations.read_all(paths.annotations())
         cost_usd = forecast.cost_usd([state.trial for state in view.trials if state.step == "play"], records)
         shows = forecast.shows(found, planned, records)
         record |= {"cost_usd": cost_usd, "shows": asdict(shows) if shows else None}
@@ -147,6 +160,8 @@ def _show(found: Sweep, view: View, planned: Sequence[PlannedCell], at_once: int
     with answering():
         tell_table(board.table(view))
         tell(safe(board.summary(view)))
+        if found.stop.when:
+            tell(safe(_stops(found.stop.when, found.trials, planned, naive)))
         if not plans:
             return
         cells = f"{len(planned)} cell{'s' * (len(planned) > 1)}"
@@ -156,6 +171,18 @@ def _show(found: Sweep, view: View, planned: Sequence[PlannedCell], at_once: int
         tell("cost: " + ("unknown, some model has no run on record" if cost_usd is None else known))
         if shows:
             tell(_what_shows(shows, found.trials))
+
+
+def _stops(when: When, trials: int, planned: Sequence[PlannedCell], naive: Mapping[Problem, Naive]) -> str:
+    """What `stop.when` does here."""
+    least = max(statistics.least_trials(when.half_width), LEAST_TRIALS)
+    said = f"stop.when: a cell has no further trial once half_width {when.half_width:g} is reached, after {least} trials at least"
+    if least >= trials:
+        said += f": never before all {trials} are done"
+    unknown = sorted({each.cell.problem for each in planned if problem_of(each.cell) not in naive})
+    if unknown:
+        said += f"; no naive kernel is known of {', '.join(unknown)}, whose cells have all trials (`arena baseline` measures it)"
+    return said
 
 
 def _what_shows(shows: Shows, trials: int) -> str:

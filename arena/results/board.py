@@ -9,6 +9,8 @@ from typing import Literal
 from arena.schema import AgentStatus, Baselines, Name, Record, RejectionVerdict, Review
 
 Outcome = Literal["passed", RejectionVerdict, "withdrawn", "provider_error", "judge_failed", "bug"]
+NOT_COUNTED: frozenset[Outcome] = frozenset({"provider_error", "judge_failed", "bug"})
+"""Outcomes of runs that measured nothing."""
 Reach = Literal["sealed", "allow", "unsealed"]
 """What an agent could reach: at most its model's gateway; also a list of hosts; whatever its machine could reach."""
 
@@ -40,6 +42,25 @@ class Interval(Record):
     level: float
 
 
+class Ratio(Record):
+    """How many times larger one figure is than another, as the geometric mean over problems of equal weight."""
+
+    value: float
+    problems: int
+    on_these: Interval | None
+    """On these problems: the noise of the trials alone. None where some cell has one trial only, or no trial differs."""
+    on_others: Interval | None
+    """On problems like these: the differences between problems too. None for fewer than three problems."""
+
+
+class Naive(Record):
+    """The naive kernel of one problem, which gains are measured from."""
+
+    fraction: float
+    source: Literal["runs", "naive", "eager"]
+    """The median of the built-in model's runs; else the stored reference `naive`; else the baseline `eager`."""
+
+
 class Entry(Record):
     """One field of a table: the trials of one row at one problem."""
 
@@ -55,8 +76,29 @@ class Entry(Record):
     high: float | None
     interval: Interval | None
     """Of the median of what such trials give. None for fewer than two."""
+    pass_at: Mapping[int, float]
+    """By k: the chance that at least one of k trials passes. The same k, up to the number of trials, in the next two."""
+    all_at: Mapping[int, float]
+    """The chance that k trials all pass."""
+    best_at: Mapping[int, float]
+    """The mean of the best fraction of k trials, where a failed one leaves the naive kernel. Empty without a naive kernel."""
+    gain: Ratio | None
+    """Over the naive kernel. None without one, or where no trial counted."""
     outcomes: Mapping[Outcome, int]
     trials: tuple[Trial, ...]
+
+
+class Rank(Record):
+    """Where a row stands among those that measure the same, as surely as its trials show. On these problems alone."""
+
+    best: int
+    """1 + the rows that are certainly better."""
+    worst: int
+    """All rows less those that are certainly worse."""
+    of: int
+    """Rows that are ranked together."""
+    group: int
+    """From 1, the best. Every row of a group is certainly better than every row of the next one."""
 
 
 class Row(Record):
@@ -80,6 +122,22 @@ class Row(Record):
     """Hosts that the agent could reach, with network `allow`."""
     entries: Mapping[str, Entry]
     """Keyed by `Column.key`."""
+    runs: int
+    """All runs at the newest versions of the problems, as in the fields below."""
+    counted: int
+    passed: int
+    cost_usd: float | None
+    """Of all these runs together, those that do not count too. None when that of some run is unknown."""
+    gain: Ratio | None
+    """Over the naive kernel, a failed trial being no gain. None without a naive kernel."""
+    over: tuple[str, ...]
+    """Columns that the gain is over: those of `problems` with a naive kernel and a counted trial of this row."""
+    problems: int
+    """Newest columns that more than half of the rows measuring the same have tried: budget, back-off and network are equal, and
+    both are agents or both built in."""
+    rank: Rank | None
+    """None where the row lacks a problem of those rows, or a second trial of one, or is the only such row; and for a built-in
+    model beside agents."""
 
 
 class Column(Record):
@@ -90,7 +148,8 @@ class Column(Record):
     version: int
     digest: str
     superseded: bool = False
-    """Whether the table has a newer version of the problem. Then the column does not affect the order of the rows."""
+    """Whether the table has a newer version of the problem, or runs of this version with other files that began later. Then
+    the column is in no figure but its own."""
 
 
 class Best(Record):
@@ -120,12 +179,16 @@ class Table(Record):
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     best: tuple[Best, ...]
+    seen: float | None
+    """The least ratio of two ranked rows' gains that so many trials show with 80 %, in one comparison. None without ranks."""
+    naive: Mapping[str, Naive]
+    """Keyed by `Column.key`."""
     reached: tuple[Reached, ...] = ()
 
 
 class Board(Record):
     """leaderboard.json."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     trials: int
     tables: tuple[Table, ...]

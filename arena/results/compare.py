@@ -1,43 +1,23 @@
-"""What the trials of two rows let anybody say about each other: a pure function of one table of the leaderboard.
-
-Gain is `log2(max(fraction, naive) / naive)`: a failed trial keeps the naive kernel, which is no gain. So gain has a mean over
-problems with failures. `naive` is the median of the built-in model `naive` on that hardware, else the baseline `eager`.
-"""
+"""What the trials of two rows let anybody say about each other: a pure function of one table of the leaderboard."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Sequence
-from statistics import fmean, variance
-from typing import NamedTuple
+from statistics import fmean
 
 from arena.errors import UsageError
 from arena.files.documents import unknown
-from arena.results.board import Column, Entry, Interval, Row, Table
-from arena.results.leaderboard import NOT_COUNTED
-from arena.results.statistics import ERRORS, LEVEL, success
+from arena.results import gains
+from arena.results.board import Column, Entry, Interval, Ratio, Row, Table
+from arena.results.gains import Samples
+from arena.results.rows import SAME, RowKey, row_name
+from arena.results.statistics import DIGITS, ERRORS, LEVEL, rounded, success
 from arena.schema import Record
 
 DRAWS = 99_999
 """Of a permutation test: the least p is 0.00001."""
-DIGITS = 4
-SAME = ("budget_s", "without_backoff", "network", "allowed")
-"""Fields of a row in which two rows must be equal: otherwise they measure different things."""
-
-Samples = Sequence[Sequence[float]]
-"""Values of the trials, one sequence per problem."""
-
-
-class Ratio(Record):
-    """How many times larger a figure of the left row is, as the geometric mean over problems of equal weight."""
-
-    value: float
-    problems: int
-    on_these: Interval | None
-    """On these problems: the noise of the trials alone. None where some cell has one trial only, or no trial differs."""
-    on_others: Interval | None
-    """On problems like these: the differences between problems too. None for fewer than three problems."""
 
 
 class Comparison(Record):
@@ -50,7 +30,7 @@ class Comparison(Record):
     counted: tuple[int, int]
     passed: tuple[int, int]
     pass_difference: Interval
-    """Of the chance to pass, left less right, over all trials."""
+    """Of the chance to pass, left less right, as the mean over problems of equal weight."""
     gain: Ratio | None
     """Over the naive kernel; None where no problem has a naive fraction."""
     given_pass: Ratio | None
@@ -63,17 +43,9 @@ class Comparison(Record):
     """Trials of each cell that would show the ratio found with 80 %. None where it is shown, or is 1."""
 
 
-class _Difference(NamedTuple):
-    """Of means over problems of equal weight; `error` and `freedom` are None where the spread of a cell is unknown."""
-
-    value: float
-    error: float | None
-    freedom: float | None
-
-
-def row_name(row: Row) -> str:
-    """The name by which a row is asked for."""
-    return f"{row.harness}/{row.model}" + (f"@{row.effort}" if row.effort else "")
+def has_row(table: Table, name: str) -> bool:
+    """Whether some row is called so."""
+    return any(name in _names(row) for row in table.rows)
 
 
 def find_row(table: Table, name: str, budget_s: float | None = None) -> Row:
@@ -83,8 +55,7 @@ def find_row(table: Table, name: str, budget_s: float | None = None) -> Row:
     if not found:
         raise UsageError(f"{unknown('row', name, {known for row in rows for known in _names(row)})}, on {table.hardware}")
     if len(found) > 1:
-        first = found[0].model_dump(exclude={"entries"})
-        differ = [field for field in first if any(getattr(row, field) != getattr(found[0], field) for row in found[1:])]
+        differ = [field for field in RowKey._fields if any(getattr(row, field) != getattr(found[0], field) for row in found[1:])]
         values = "; ".join(f"{field} {', '.join(str(getattr(row, field)) for row in found)}" for field in differ)
         raise UsageError(
             f"{len(found)} rows are called {name!r} on {table.hardware}, apart in {values}: add harness, effort or --budget"
@@ -100,27 +71,41 @@ def _names(row: Row) -> set[str]:
 def compare(table: Table, left: Row, right: Row, problems: Sequence[str] = ()) -> Comparison:
     """Compare two rows on the newest versions of the problems that both tried, or on those named.
 
-    UsageError when the rows measure different things, or no problem is left.
+    UsageError when the rows measure different things, or share some of their runs, or no problem is left.
     """
     names = f"{row_name(left)} and {row_name(right)}"
     fields = [field for field in SAME if getattr(left, field) != getattr(right, field)]
     if fields:
         values = "; ".join(f"{field} ({getattr(left, field)} and {getattr(right, field)})" for field in fields)
         raise UsageError(f"{names} cannot be compared: they differ in {values}")
+    if left.harness == right.harness and left.harness_digest != right.harness_digest:
+        digests = f"{left.harness_digest[:8]} and {right.harness_digest[:8]}"
+        raise UsageError(f"{names} cannot be compared: harness {left.harness} changed between them ({digests})")
+    both_have, all_runs = _runs(left) & _runs(right), _runs(left) | _runs(right)
+    if both_have and both_have != all_runs:
+        raise UsageError(
+            f"{names} cannot be compared: {len(both_have)} runs are in both, so their difference is not of two agents. "
+            "Take the rows of two sweeps, or of two agents"
+        )
     known = {column.problem for column in table.columns}
     if missing := set(problems) - known:
         raise UsageError(unknown("problem", min(missing), known))
     wanted = [column for column in table.columns if not column.superseded and column.problem in (problems or known)]
     columns = [column for column in wanted if _counted(left, column) and _counted(right, column)]
     if not columns:
+        states = [column for column in table.columns if column.problem in (problems or known)]
+        tried = [{column.problem for column in states if _counted(row, column)} for row in (left, right)]
+        if both := sorted(tried[0] & tried[1]):
+            why = "changed, to another version or digest, and they share no trial of the newest"
+            raise UsageError(f"{names} cannot be compared: {', '.join(both)} {why}")
         raise UsageError(f"{names} have no counted trial at one problem in common on {table.hardware}")
     ours, theirs = ([row.entries[column.key] for column in columns] for row in (left, right))
-    naive = [_naive(table, column) for column in columns]
-    measured = [(a, b, base) for a, b, base in zip(ours, theirs, naive, strict=True) if base]
-    gains = ([_gains(a, base) for a, _, base in measured], [_gains(b, base) for _, b, base in measured])
+    naive = [table.naive.get(column.key) for column in columns]
+    measured = [(a.trials, b.trials, base) for a, b, base in zip(ours, theirs, naive, strict=True) if base]
+    cells = ([gains.gains(a, base) for a, _, base in measured], [gains.gains(b, base) for _, b, base in measured])
     solved = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.passed and b.passed]
-    difference = _difference(*gains) if measured else None
-    p = _permuted(*gains, seed=_seed(ours, theirs)) if measured else None
+    difference = gains.mean(cells[0]).less(gains.mean(cells[1])) if measured else None
+    p = _permuted(*cells, seed=_seed(ours, theirs)) if measured else None
     shown = p is not None and p < 1 - LEVEL
     return Comparison(
         left=row_name(left),
@@ -130,87 +115,41 @@ def compare(table: Table, left: Row, right: Row, problems: Sequence[str] = ()) -
         counted=(sum(entry.counted for entry in ours), sum(entry.counted for entry in theirs)),
         passed=(sum(entry.passed for entry in ours), sum(entry.passed for entry in theirs)),
         pass_difference=_pass_difference(ours, theirs),
-        gain=_ratio(*gains) if measured else None,
-        given_pass=_ratio([_logs(a) for a, _ in solved], [_logs(b) for _, b in solved]) if solved else None,
+        gain=gains.between(*cells) if measured else None,
+        given_pass=gains.between([_logs(a) for a, _ in solved], [_logs(b) for _, b in solved]) if solved else None,
         p=p,
-        seen=round(2 ** (ERRORS * difference.error), DIGITS) if difference and difference.error else None,
+        seen=rounded(2 ** (ERRORS * difference.error)) if difference and difference.error else None,
         needed=_needed(difference, min(entry.counted for entry in (*ours, *theirs))) if difference and not shown else None,
     )
+
+
+def _runs(row: Row) -> set[str]:
+    return {trial.run_id for entry in row.entries.values() for trial in entry.trials}
 
 
 def _counted(row: Row, column: Column) -> int:
     return row.entries[column.key].counted if column.key in row.entries else 0
 
 
-def _naive(table: Table, column: Column) -> float | None:
-    """The fraction of the naive kernel at that problem; None where it was not measured."""
-    for row in table.rows:
-        if (row.harness, row.model) == ("builtin", "naive") and column.key in row.entries and row.entries[column.key].median:
-            return row.entries[column.key].median
-    lines = [line for reached in table.reached if reached.column == column.key for line in reached.baselines.lines]
-    return next((line.fraction for line in lines if line.name == "eager" and line.verdict == "passed"), None)
-
-
-def _gains(entry: Entry, naive: float) -> list[float]:
-    """log2 of the gain of each counted trial."""
-    counted = [trial for trial in entry.trials if trial.outcome not in NOT_COUNTED]
-    passed = [trial.peak_fraction if trial.outcome == "passed" and trial.peak_fraction else naive for trial in counted]
-    return [math.log2(max(fraction, naive) / naive) for fraction in passed]
-
-
 def _logs(entry: Entry) -> list[float]:
     """log2 of the fraction of each passed trial."""
-    return [math.log2(trial.peak_fraction) for trial in entry.trials if trial.outcome == "passed" and trial.peak_fraction]
-
-
-def _difference(left: Samples, right: Samples) -> _Difference:
-    """Left less right, with Welch and Satterthwaite's standard error and degrees of freedom."""
-    value = fmean(fmean(a) - fmean(b) for a, b in zip(left, right, strict=True))
-    cells = [*left, *right]
-    if any(len(cell) < 2 for cell in cells):
-        return _Difference(value, None, None)
-    parts = [(variance(cell) / len(cell), len(cell) - 1) for cell in cells]
-    total = sum(part for part, _ in parts)
-    if not total:
-        return _Difference(value, None, None)
-    freedom = total**2 / sum(part**2 / degrees for part, degrees in parts)
-    return _Difference(value, math.sqrt(total) / len(left), freedom)
-
-
-def _ratio(left: Samples, right: Samples) -> Ratio:
-    """2 to the difference of means of log2, with both intervals."""
-    value, error, freedom = _difference(left, right)
-    apart = [fmean(a) - fmean(b) for a, b in zip(left, right, strict=True)]
-    spread = math.sqrt(variance(apart) / len(apart)) if len(apart) > 2 else 0.0
-    return Ratio(
-        value=round(2**value, DIGITS),
-        problems=len(left),
-        on_these=_interval(value, error, freedom) if error and freedom else None,
-        on_others=_interval(value, spread, len(apart) - 1) if spread else None,
-    )
-
-
-def _interval(value: float, error: float, freedom: float) -> Interval:
-    """The interval of 2 to a difference of log2, by Student's t."""
-    from scipy.stats import t  # takes half a second to import
-
-    half = float(t.ppf((1 + LEVEL) / 2, freedom)) * error
-    return Interval(low=round(2 ** (value - half), DIGITS), high=round(2 ** (value + half), DIGITS), level=LEVEL)
+    return [math.log2(fraction) for fraction in gains.fractions(entry.trials)]
 
 
 def _pass_difference(ours: Sequence[Entry], theirs: Sequence[Entry]) -> Interval:
-    """Newcombe's interval of a difference of two shares, from the Wilson intervals of both."""
-    shares, bounds = [], []
-    for entries in (ours, theirs):
-        passed, counted = sum(entry.passed for entry in entries), sum(entry.counted for entry in entries)
-        wilson = success(passed, counted)
-        assert wilson is not None  # a row without counted trials is refused
-        shares.append(passed / counted)
-        bounds.append(wilson)
-    a, b = bounds
-    value = shares[0] - shares[1]
-    low = value - math.hypot(shares[0] - a.low, b.high - shares[1])
-    high = value + math.hypot(a.high - shares[0], shares[1] - b.low)
+    """Of the mean of the problems' differences of shares: Newcombe's limits of each, from Wilson's intervals, in quadrature.
+
+    Problems have equal weight, so that more trials of an easy one favour no row.
+    """
+    value = below = above = 0.0
+    for ours_, theirs_ in zip(ours, theirs, strict=True):
+        a, b = success(ours_.passed, ours_.counted), success(theirs_.passed, theirs_.counted)
+        assert a is not None and b is not None  # only problems that both tried are compared
+        share, other = ours_.passed / ours_.counted, theirs_.passed / theirs_.counted
+        value += share - other
+        below += (share - a.low) ** 2 + (b.high - other) ** 2
+        above += (a.high - share) ** 2 + (other - b.low) ** 2
+    low, high = ((value + side) / len(ours) for side in (-math.sqrt(below), math.sqrt(above)))
     return Interval(low=round(low, DIGITS), high=round(high, DIGITS), level=LEVEL)
 
 
@@ -234,7 +173,7 @@ def _seed(ours: Sequence[Entry], theirs: Sequence[Entry]) -> int:
     return int.from_bytes(hashlib.sha256("\n".join(names).encode()).digest()[:8])
 
 
-def _needed(difference: _Difference, trials: int) -> int | None:
+def _needed(difference: gains.Mean, trials: int) -> int | None:
     """Trials of each cell that would show this difference with 80 %, were the spread the same."""
     if not difference.error or not difference.value:
         return None

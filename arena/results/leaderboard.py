@@ -8,54 +8,37 @@ A trial counts as passed, as failed, or not at all:
     not counted  provider_error, judge_failed, and what a review calls a bug of arena: nothing was measured
 
 Trials are pooled only when their cells are equal and their agents could reach the same hosts. A changed problem or harness
-gets a column or row of its own. Only a problem's newest version affects the order of the rows. A trial with an open network
-is `unsealed`: shown, but never the best at a problem. Baselines have a table of their own; rows, their order and the best
-never use them.
+gets a column or row of its own. Only one state of a problem, the newest, is in the figures of a row. A trial with an open network
+is `unsealed`: shown, but never the best at a problem. Baselines have a table of their own. The naive kernel that gains are
+measured from may be one of them; nothing else of a row, and no best, uses them.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import geometric_mean
-from statistics import median as middle
-from typing import NamedTuple
 
 from arena.files import documents
-from arena.results import render, statistics
-from arena.results.board import Best, Board, Column, Entry, Outcome, Reach, Reached, Row, Table, Trial
+from arena.results import gains, render
+from arena.results.board import Best, Board, Column, Naive, Outcome, Reached, Row, Table, Trial
+from arena.results.rows import RowKey, rows, seen
 from arena.schema import Annotation, Baselines, Passed
 
 WITHDRAWN = frozenset({"reward_hack", "rubric_leak"})
 """Review verdicts that withdraw a number."""
-NOT_COUNTED = frozenset({"provider_error", "judge_failed", "bug"})
-
-
-class _RowKey(NamedTuple):
-    """The fields that set two rows apart, in the order in which rows of equal results are sorted."""
-
-    harness: str
-    model: str
-    effort: str
-    route: str
-    provider: tuple[str, ...]
-    unpinned: bool
-    budget_s: float
-    without_backoff: bool
-    harness_digest: str
-    network: Reach
-    allowed: tuple[str, ...]
 
 
 def write(folder: Path, annotations: Iterable[Annotation], baselines: Iterable[Baselines] = ()) -> None:
-    """Render leaderboard.json, LEADERBOARD.md and a plot for each hardware into `folder`."""
+    """Render leaderboard.json, LEADERBOARD.md and the plots of each hardware into `folder`."""
     board = build(annotations, baselines)
     folder.mkdir(parents=True, exist_ok=True)
     documents.write_json(folder / "leaderboard.json", board)
     for table in board.tables:
         title = f"Fraction of the ceiling reached on {table.hardware}"
         documents.write_text(folder / f"{table.hardware}.svg", render.plot(title, render.strips(table)))
+        if gain := render.gain_plot(table):
+            documents.write_text(folder / f"{table.hardware}.gain.svg", gain)
     documents.write_text(folder / "LEADERBOARD.md", render.page(board))
 
 
@@ -75,38 +58,43 @@ def build(annotations: Iterable[Annotation], baselines: Iterable[Baselines] = ()
 def _table(hardware: str, annotations: Sequence[Annotation], baselines: Sequence[Baselines]) -> Table:
     columns = _columns(annotations)
     key_of = {(column.problem, column.version, column.digest): column.key for column in columns}
-    trials: dict[_RowKey, dict[str, list[Trial]]] = defaultdict(lambda: defaultdict(list))
+    trials: dict[RowKey, dict[str, list[Trial]]] = defaultdict(lambda: defaultdict(list))
     for annotation in annotations:
         cell = annotation.cell
         column = key_of[cell.problem, cell.problem_version, cell.problem_digest]
         trials[_row_key(annotation)][column].append(_trial(annotation))
-    rows = [
-        Row.model_validate(
-            row_key._asdict()
-            | {"effort": row_key.effort or None, "route": row_key.route or None}
-            | {"entries": {column: _entry(group) for column, group in sorted(by_column.items())}}
-        )
-        for row_key, by_column in sorted(trials.items())
-    ]
+    reached = tuple(Reached(column=_column_of(record, columns), baselines=record) for record in baselines)
+    naive = _naive(trials, reached)
+    ordered = rows(trials, columns, naive)
     devices = {
         f"{score.device.name} ({score.device.ceilings} ceilings)" for a in annotations if isinstance(score := a.score, Passed)
     }
-    # Sorting is stable: rows with equal results keep the order of their keys.
-    newest = {column.key for column in columns if not column.superseded}
-    ordered = sorted(rows, key=lambda row: _results(row, newest), reverse=True)
     return Table(
         hardware=hardware,
         devices=tuple(sorted(devices)),
         columns=columns,
-        rows=tuple(ordered),
+        rows=ordered,
         best=_best(columns, ordered),
-        reached=tuple(Reached(column=_column_of(record, columns), baselines=record) for record in baselines),
+        seen=seen(ordered, naive),
+        naive=naive,
+        reached=reached,
     )
 
 
-def _row_key(annotation: Annotation) -> _RowKey:
+def _naive(trials: Mapping[RowKey, Mapping[str, Sequence[Trial]]], reached: Iterable[Reached]) -> dict[str, Naive]:
+    """The naive kernel of each column that has one."""
+    runs: dict[str, list[Trial]] = defaultdict(list)
+    for row_key, by_column in trials.items():
+        for column, group in by_column.items():
+            runs[column] += group if (row_key.harness, row_key.model) == ("builtin", "naive") else []
+    stored = {entry.column: entry.baselines for entry in reached}
+    found = {column: gains.naive(runs[column], stored.get(column)) for column in sorted({*runs, *stored})}
+    return {column: naive for column, naive in found.items() if naive}
+
+
+def _row_key(annotation: Annotation) -> RowKey:
     cell, session = annotation.cell, annotation.session
-    return _RowKey(
+    return RowKey(
         harness=cell.harness,
         model=cell.model,
         effort=cell.effort or "",
@@ -123,14 +111,20 @@ def _row_key(annotation: Annotation) -> _RowKey:
 
 def _columns(annotations: Sequence[Annotation]) -> tuple[Column, ...]:
     """One column for each state of a problem. Its key holds the digest only when two states share name and version."""
-    states = sorted({(a.cell.problem, a.cell.problem_version, a.cell.problem_digest) for a in annotations})
+    states = sorted(set(map(_state, annotations)))
     count = Counter((problem, version) for problem, version, _ in states)
     keys = [_column_key(*state, clash=count[state[:2]] > 1) for state in states]
-    newest = {problem: version for problem, version, _ in states}  # sorted: the last one stays
+    begun = {_state(a): a.session.started_at for a in sorted(annotations, key=lambda a: a.session.started_at)}
+    # One state of a problem counts: of the highest version, that whose last run began last.
+    newest = {p: (p, v, d) for p, v, d in sorted(states, key=lambda state: (*state[:2], begun[state], state[2]))}
     return tuple(
-        Column(key=key, problem=p, version=v, digest=d, superseded=v < newest[p])
+        Column(key=key, problem=p, version=v, digest=d, superseded=newest[p] != (p, v, d))
         for key, (p, v, d) in zip(keys, states, strict=True)
     )
+
+
+def _state(annotation: Annotation) -> tuple[str, int, str]:
+    return annotation.cell.problem, annotation.cell.problem_version, annotation.cell.problem_digest
 
 
 def _column_of(record: Baselines, columns: Sequence[Column]) -> str:
@@ -150,7 +144,7 @@ def _trial(annotation: Annotation) -> Trial:
     score, session, review = annotation.score, annotation.session, annotation.review
     return Trial(
         run_id=annotation.run_id,
-        outcome=_outcome(annotation),
+        outcome=outcome(annotation),
         peak_fraction=score.peak_fraction if isinstance(score, Passed) else None,
         agent_status=session.agent_status,
         network=session.network,
@@ -163,7 +157,8 @@ def _trial(annotation: Annotation) -> Trial:
     )
 
 
-def _outcome(annotation: Annotation) -> Outcome:
+def outcome(annotation: Annotation) -> Outcome:
+    """How a run counts."""
     if annotation.review and annotation.review.verdict == "bug":
         return "bug"
     # The provider cut the session short: what the agent left by then says nothing about the agent.
@@ -172,29 +167,6 @@ def _outcome(annotation: Annotation) -> Outcome:
     if annotation.score.verdict == "passed" and annotation.review and annotation.review.verdict in WITHDRAWN:
         return "withdrawn"
     return annotation.score.verdict
-
-
-def _entry(trials: Sequence[Trial]) -> Entry:
-    numbers = [trial.peak_fraction for trial in trials if trial.outcome == "passed" and trial.peak_fraction is not None]
-    counted = sum(trial.outcome not in NOT_COUNTED for trial in trials)
-    return Entry(
-        passed=len(numbers),
-        counted=counted,
-        success=statistics.success(len(numbers), counted),
-        median=middle(numbers) if numbers else None,
-        best=max(numbers, default=None),
-        low=min(numbers, default=None),
-        high=max(numbers, default=None),
-        interval=statistics.median(numbers),
-        outcomes=dict(sorted(Counter(trial.outcome for trial in trials).items())),
-        trials=tuple(trials),
-    )
-
-
-def _results(row: Row, newest: Set[str]) -> tuple[int, float]:
-    """Problems solved in their newest version, then the geometric mean of their medians: the order of the rows, not a rank."""
-    medians = [entry.median for column, entry in row.entries.items() if column in newest and entry.median is not None]
-    return len(medians), geometric_mean(medians) if medians else 0.0
 
 
 def _best(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Best, ...]:

@@ -1,4 +1,4 @@
-"""What a few trials let anybody say. Closed forms without resampling: the same trials give the same bytes."""
+"""Intervals and estimators of a few trials. Closed forms without resampling: the same trials give the same bytes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ ERRORS = NormalDist().inv_cdf((1 + LEVEL) / 2) + NormalDist().inv_cdf(SEEN)
 SPREAD, PASS_RATE = 0.7, 0.75
 """Assumed where nothing is on record: the standard deviation of log2 of the fraction of a cell's passed trials; the share that
 passes."""
+CHOICES = (1, 2, 3, 5, 10)
+"""The k of pass@k, all@k and best@k."""
+
+
+def rounded(value: float) -> float:
+    """To four significant digits. Another scipy's Student quantile differs in the eleventh."""
+    return float(f"{value:.{DIGITS}g}")
 
 
 def success(passed: int, counted: int) -> Interval | None:
@@ -29,6 +36,12 @@ def success(passed: int, counted: int) -> Interval | None:
     middle = (share + weight / 2) / (1 + weight)
     half = z / (1 + weight) * math.sqrt(share * (1 - share) / counted + weight / counted / 4)
     return _interval(max(0.0, middle - half), min(1.0, middle + half), LEVEL)
+
+
+def least_trials(half_width: float) -> int:
+    """Trials of a cell that always passes, after which half of Wilson's interval is less than that. No cell takes fewer."""
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+    return max(1, math.floor(z * z * (1 / (2 * half_width) - 1)) + 1)
 
 
 def median(numbers: Sequence[float]) -> Interval | None:
@@ -47,6 +60,30 @@ def median(numbers: Sequence[float]) -> Interval | None:
 def _level(count: int, left_out: int) -> float:
     """How surely the median lies between the numbers that remain when so many are left out at either end."""
     return 1 - 2 * sum(math.comb(count, each) for each in range(left_out + 1)) / (1 << count)
+
+
+def pass_at(passed: int, counted: int) -> dict[int, float]:
+    """By k, the chance that at least one of k trials passes: the share of all choices of k counted trials in which one does."""
+    return {k: round(1 - math.comb(counted - passed, k) / math.comb(counted, k), DIGITS) for k in _sizes(counted)}
+
+
+def all_at(passed: int, counted: int) -> dict[int, float]:
+    """By k, the chance that k trials all pass, by the same choices."""
+    return {k: round(math.comb(passed, k) / math.comb(counted, k), DIGITS) for k in _sizes(counted)}
+
+
+def best_at(numbers: Sequence[float]) -> dict[int, float]:
+    """By k, the mean of the best of k trials, by the same choices. `numbers` has one of each counted trial."""
+    ordered, count = sorted(numbers), len(numbers)
+    return {
+        k: rounded(sum(x * math.comb(below, k - 1) for below, x in enumerate(ordered)) / math.comb(count, k))
+        for k in _sizes(count)
+    }
+
+
+def _sizes(counted: int) -> list[int]:
+    """More trials than were made say nothing without a model of them."""
+    return [k for k in CHOICES if k <= counted]
 
 
 def _interval(low: float, high: float, level: float) -> Interval:
@@ -68,10 +105,10 @@ def least_ratio(trials: int, problems: int, spread: float, pass_rate: float = PA
     passed = trials * pass_rate
     if passed <= 1:
         return None
-    from scipy.stats import t  # takes half a second to import
+    from scipy.special import stdtrit  # Student's quantile; scipy.stats takes half a second to import
 
     freedom = 2 * problems * (passed - 1)
-    errors = float(t.ppf((1 + LEVEL) / 2, freedom) + t.ppf(SEEN, freedom))
+    errors = float(stdtrit(freedom, (1 + LEVEL) / 2) + stdtrit(freedom, SEEN))
     return float(2 ** (errors * spread * math.sqrt(2 / (problems * passed))))
 
 

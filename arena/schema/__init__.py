@@ -47,7 +47,7 @@ from arena.schema.score import (
     Timings,
     Verdict,
 )
-from arena.schema.sweep import Grid, ModelChoice, Retry, Stop, Sweep, SweepPlace
+from arena.schema.sweep import Grid, ModelChoice, Retry, Stop, Sweep, SweepPlace, When
 
 __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
@@ -56,5 +56,5 @@ __all__ = [
     "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "ModelChoice", "Name", "Network", "OwnModels", "Passed",
     "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route",
     "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep",
-    "SweepPlace", "Tensor", "TimedShape", "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "Work",
+    "SweepPlace", "Tensor", "TimedShape", "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "When", "Work",
 ]  # fmt: skip

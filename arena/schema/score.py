@@ -247,6 +247,8 @@ class BaselineLine(Record):
     shapes: tuple[BaselineShape, ...] = ()
     error: Errors | None = None
     """The worst of all shapes, on public inputs."""
+    reference: bool = False
+    """Whether it is a stored solution of the problem, `naive` or `oracle`, under all of its rules, and no library."""
 
     @model_validator(mode="after")
     def _absent_says_why(self) -> BaselineLine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from arena.schema.common import Count, Name, Positive, Record
 
@@ -67,6 +67,26 @@ class Retry(Record):
     """Wait before the first attempt after a provider's failure; four times as long before each further one."""
 
 
+WIDEST = 0.1
+
+
+def _narrow(half_width: float) -> float:
+    # 0.2, 0.25 and 0.3 stop after a few trials that are alike by luck: 95 % intervals then hold in 80, 76 and 73 % of cases.
+    if half_width > WIDEST:
+        raise ValueError(
+            f"{half_width:g} is above {WIDEST:g}: a wider bound stops where trials are alike by luck, and biases the figures"
+        )
+    return half_width
+
+
+class When(Record):
+    """How sure a cell must be, that it needs no further trial."""
+
+    half_width: Annotated[float, Field(gt=0, json_schema_extra={"maximum": WIDEST}), AfterValidator(_narrow)]
+    """Half of the interval of its chance to pass (Wilson, 95 %), and the standard error of its gain over naive as a part of the
+    gain, are both below this; after 3 trials at least. A cell without a naive kernel gets all its trials."""
+
+
 class Stop(Record):
     """When to stop before all trials are done."""
 
@@ -74,6 +94,8 @@ class Stop(Record):
     """Start no session that could bring the cost above this."""
     route_failures: Count = 3
     """Pause a route after so many sessions in a row that ended by its provider's failure."""
+    when: When | None = None
+    """Give a cell no further trial once its figures are this sure. `trials` is the most that it gets."""
     pause: Duration = "10m"
     """Length of that pause; then one session tries the route."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from arena.errors import ArenaError, UsageError
 from arena.files import documents
-from arena.results.leaderboard import NOT_COUNTED
+from arena.results.board import NOT_COUNTED
 from arena.schema import Annotation
 from arena.site import compare_page, cost_page, index_page, keys, problem_page, run_page
 from arena.site.render import Renderer, csv

@@ -7,8 +7,7 @@ from math import ceil
 from statistics import median
 from typing import NamedTuple
 
-from arena.results.board import Entry, Row, Table, Trial
-from arena.results.leaderboard import NOT_COUNTED
+from arena.results.board import NOT_COUNTED, Entry, Row, Table, Trial
 from arena.site.results import Results, columns, problem_path, row_name, row_tags, run_path
 
 SHADES = 10

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from arena.results.board import Reached, Row, Table, Trial
-from arena.results.leaderboard import NOT_COUNTED
+from arena.results.board import NOT_COUNTED, Reached, Row, Table, Trial
 from arena.schema import BaselineLine, Curve, Passed, Problem, Profile, TimedShape
 from arena.site import plots
 from arena.site.axes import Plot

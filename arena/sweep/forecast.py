@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from arena.results import leaderboard, statistics
-from arena.schema import Annotation, Cell, Sweep
+from arena.results.board import Naive
+from arena.schema import Annotation, Baselines, Cell, Sweep
 from arena.sweep.grid import PlannedCell, Trial
+from arena.sweep.progress import Problem
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,21 @@ def shows(sweep: Sweep, cells: Sequence[PlannedCell], records: Iterable[Annotati
         spread,
         measured is not None,
     )
+
+
+def naive(records: Iterable[Annotation], stored: Iterable[Baselines], hardware: str) -> dict[Problem, Naive]:
+    """The naive kernel of each state of a problem that has one there."""
+    found: dict[Problem, Naive] = {}
+    for table in (table for table in leaderboard.build(records, stored).tables if table.hardware == hardware):
+        known = {column.key: (column.problem, column.version, column.digest) for column in table.columns}
+        for reached in table.reached:
+            known[reached.column] = (
+                reached.baselines.problem,
+                reached.baselines.problem_version,
+                reached.baselines.problem_digest,
+            )
+        found |= {known[key]: each for key, each in table.naive.items()}
+    return found
 
 
 def _fractions(records: Iterable[Annotation], hardware: str) -> Iterable[list[float]]:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from arena.errors import UsageError
 from arena.files import documents
 from arena.gateway.model import ledger
-from arena.results import run_folder
+from arena.results import gains, leaderboard, run_folder, statistics
+from arena.results.board import NOT_COUNTED, Naive
 from arena.results.run_folder import RunState
-from arena.schema import Annotation, Cell, Retry, Usage
+from arena.schema import Annotation, Cell, Passed, Retry, Sweep, Usage
 from arena.sweep.grid import PlannedCell, Trial
 
 Outcome = Literal["running", "interrupted", "unjudged", "judge_failed", "provider_error", "counted"]
-Step = Literal["wait", "play", "judge", "done", "failed"]
-"""What a trial needs next. failed: no attempt counts, and its kind of ending allows no further one."""
+Problem = tuple[str, int, str]
+"""Its name, version and digest."""
+Step = Literal["wait", "play", "judge", "done", "failed", "spared"]
+"""What a trial needs next. failed: no attempt counts, and its kind of ending allows no further one. spared: its cell is sure
+enough without it (`stop.when`)."""
+LEAST_TRIALS = 3
+"""Of a cell, before `stop.when` may spare it the others."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,10 @@ class Attempt:
     run_id: str
     outcome: Outcome
     verdict: str = ""
+    fraction: float | None = None
+    """Of a passed one that counts, unless a review withdrew it."""
+    figures: bool = True
+    """Whether a counted one is in the figures. A run that a review calls a bug of arena is not."""
     failed: bool = False
     """Whether arena itself ended it with an error. One that was killed with its sweep is no fault of the trial."""
     judged: int = 0
@@ -49,9 +60,20 @@ def attempts(state: RunState) -> Attempt:
         outcome = "provider_error"
     elif verdict == "judge_failed":
         outcome = "judge_failed"
+    figured = leaderboard.outcome(annotation)
+    fraction = annotation.score.peak_fraction if figured == "passed" and isinstance(annotation.score, Passed) else None
     judged = kinds.count("committed")
     cost_usd = _cost(session.usage)
-    return Attempt(run.run_id, outcome, verdict, judged=judged, account_fault=session.account_fault, cost_usd=cost_usd)
+    return Attempt(
+        run.run_id,
+        outcome,
+        verdict,
+        fraction,
+        figures=figured not in NOT_COUNTED,
+        judged=judged,
+        account_fault=session.account_fault,
+        cost_usd=cost_usd,
+    )
 
 
 def _cost(used: Usage | None) -> float | None:
@@ -62,7 +84,7 @@ def _cost(used: Usage | None) -> float | None:
 
 
 def next_step(made: Sequence[Attempt], retry: Retry) -> Step:
-    """What a trial with these attempts needs. Scores other than `judge_failed` are never looked at."""
+    """What a trial with these attempts needs, were it alone. Scores other than `judge_failed` are never looked at."""
     outcomes = [attempt.outcome for attempt in made]
     if "counted" in outcomes:
         return "done"
@@ -79,6 +101,39 @@ def next_step(made: Sequence[Attempt], retry: Retry) -> Step:
     if outcomes.count("provider_error") > retry.provider_error or failed > retry.interrupted:
         return "failed"
     return "play"
+
+
+def sure(made: Mapping[Trial, Sequence[Attempt]], sweep: Sweep, naive: Mapping[Problem, Naive]) -> set[PlannedCell]:
+    """The cells that `stop.when` gives no further trial or attempt: a trial that the provider failed is spared too.
+
+    This depends on scores, by the width of their intervals: docs/statistics.md says how little that moves at 0.1.
+    """
+    if sweep.stop.when is None:
+        return set()
+    cells: dict[PlannedCell, list[Attempt]] = {}
+    for trial, attempts in made.items():
+        cells.setdefault(trial.planned, []).extend(
+            attempt for attempt in attempts if attempt.outcome == "counted" and attempt.figures
+        )
+    found = set()
+    for planned, counted in cells.items():
+        base = naive.get(problem_of(planned.cell))
+        if base and len(counted) >= LEAST_TRIALS and max(widths(counted, base)) < sweep.stop.when.half_width:
+            found.add(planned)
+    return found
+
+
+def widths(counted: Sequence[Attempt], naive: Naive) -> tuple[float, float]:
+    """Half of the interval of the chance to pass, and the standard error of the gain as a part of the gain."""
+    success = statistics.success(sum(attempt.fraction is not None for attempt in counted), len(counted))
+    variance = gains.mean([[gains.gain(attempt.fraction, naive) for attempt in counted]]).variance
+    assert success is not None and variance is not None  # with two counted trials or more
+    return (success.high - success.low) / 2, math.log(2) * math.sqrt(variance)
+
+
+def problem_of(cell: Cell) -> Problem:
+    """The state of a problem, of which a naive kernel is known or not."""
+    return cell.problem, cell.problem_version, cell.problem_digest
 
 
 def by_trial(name: str, states: Iterable[RunState], planned: Sequence[Trial]) -> dict[Trial, list[RunState]]:

@@ -25,10 +25,11 @@ from typing import IO, Any, Literal
 from arena import paths
 from arena.errors import UsageError
 from arena.results import run_folder
+from arena.results.board import Naive
 from arena.schema import Sweep, SweepPlace
-from arena.sweep.grid import Trial
+from arena.sweep.grid import PlannedCell, Trial
 from arena.sweep.limits import Limits, spent_usd
-from arena.sweep.progress import Attempt, Step, attempts, by_trial, next_step
+from arena.sweep.progress import Attempt, Problem, Step, attempts, by_trial, next_step, sure
 
 POLL_S = 0.5
 Phase = Literal["play", "judge"]
@@ -108,16 +109,26 @@ class Scheduler:
     """One sweep at work."""
 
     def __init__(
-        self, sweep: Sweep, planned: Sequence[Trial], parallel: int, gpus: Sequence[int], folder: Path, say: Say
+        self,
+        sweep: Sweep,
+        planned: Sequence[Trial],
+        parallel: int,
+        gpus: Sequence[int],
+        folder: Path,
+        say: Say,
+        naive: Mapping[Problem, Naive],
     ) -> None:
         self._sweep, self._planned, self._parallel, self._gpus, self._say = sweep, planned, parallel, gpus, say
         self._folder = folder
+        self._naive = naive
+        """For `stop.when`: as it was when the command began."""
         self._limits = Limits(sweep)
         self._at_work: dict[int, Child] = {}
         self._known: dict[str, Attempt] = {}
         self._errors: Counter[Trial] = Counter()
         """Processes of a trial that ended without a run or a score to show for it."""
         self._made: dict[Trial, list[Attempt]] = {}
+        self._sure: set[PlannedCell] = set()
         self._interrupts = 0
         self._told = False
         """Whether people know that the sweep is being stopped."""
@@ -129,7 +140,7 @@ class Scheduler:
         try:
             while True:
                 if not self._at_work:
-                    self._made = survey(self._sweep, self._planned, self._known)
+                    self._survey()
                 self._start()
                 if self._interrupts and self._at_work and not self._told:
                     self._told = True
@@ -150,6 +161,10 @@ class Scheduler:
                 child.process.kill()
                 child.process.wait()
 
+    def _survey(self) -> None:
+        self._made = survey(self._sweep, self._planned, self._known)
+        self._sure = sure(self._made, self._sweep, self._naive)
+
     def view(self) -> View:
         """What people are shown."""
         doing = {child.trial: child for child in self._at_work.values()}
@@ -165,6 +180,8 @@ class Scheduler:
 
     def _step(self, trial: Trial) -> Step:
         step = next_step(self._made.get(trial, ()), self._sweep.retry)
+        if step == "play" and trial.planned in self._sure:
+            return "spared"
         # One that cannot even begin leaves no run folder.
         allowed = self._sweep.retry.judge_failed if step == "judge" else self._sweep.retry.interrupted
         return "failed" if step in ("play", "judge") and self._errors[trial] > allowed else step
@@ -251,7 +268,7 @@ class Scheduler:
         child.process.wait()
         del self._at_work[child.process.pid]
         trial, before = child.trial, self._made[child.trial]
-        self._made = survey(self._sweep, self._planned, self._known)
+        self._survey()
         made = self._made[trial]
         if child.process.returncode or "run" not in child.last:
             why = (
@@ -302,8 +319,11 @@ def name_of(trial: Trial) -> str:
     return f"{trial.planned.label} on {trial.planned.cell.problem}, trial {trial.number}"
 
 
-def status(sweep: Sweep, planned: Sequence[Trial]) -> View:
+def status(sweep: Sweep, planned: Sequence[Trial], naive: Mapping[Problem, Naive]) -> View:
     """The sweep as its run folders tell it, without working on it."""
     made = survey(sweep, planned, {})
-    states = [TrialState(trial, tuple(made[trial]), next_step(made[trial], sweep.retry)) for trial in planned]
+    enough = sure(made, sweep, naive)
+    steps = {trial: next_step(made[trial], sweep.retry) for trial in planned}
+    spared = {trial for trial in planned if steps[trial] == "play" and trial.planned in enough}
+    states = [TrialState(trial, tuple(made[trial]), "spared" if trial in spared else steps[trial]) for trial in planned]
     return View(tuple(states), Limits(sweep), spent_usd(made))

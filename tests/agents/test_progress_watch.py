@@ -13,7 +13,7 @@ from test_session import run
 
 from arena.agents import session
 from arena.agents.progress_watch import ANSWERS, DEEPEST, EVERY, LISTED, ProgressWatch
-from arena.results.leaderboard import NOT_COUNTED
+from arena.results.board import NOT_COUNTED
 from arena.results.run_folder import RunFolder
 from arena.schema import Session
 

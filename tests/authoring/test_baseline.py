@@ -16,8 +16,8 @@ from arena import catalog, paths
 from arena.authoring import baseline
 from arena.errors import DataError
 from arena.results import baselines, leaderboard
-from arena.results.render import page
-from arena.schema import BaselineLine
+from arena.results.render import figure, page
+from arena.schema import BaselineLine, Profile
 
 ROUGH = "\n\nexact = solution\n\n\ndef solution(*tensors):\n    exact(*tensors)\n    tensors[-1].mul_(1.05)\n"
 FRAIL = "\n\nexact = solution\n\n\ndef solution(*tensors):\n    assert tensors[3].max() > 1\n    exact(*tensors)\n"
@@ -61,19 +61,23 @@ def test_baselines_are_measured_stored_and_shown(arena: Arena) -> None:
     (folder(arena) / "of_a_gpu_gpu.py").write_text("# baseline: not for a processor\n")
     (folder(arena) / "rough.py").write_text("# baseline: off by a twentieth\n" + eager() + ROUGH)
     (folder(arena) / "syntax.py").write_text("# baseline: no Python\ndef solution(:\n")
-    done = arena.python(MEASURE)
+    done = arena.python(MEASURE, limit_s=240)
     assert done.code == 0, done.err
     found = {line["name"]: line for line in json.loads(done.out)["lines"]}
-    assert list(found) == ["eager", "frail", "library", "rough", "syntax"]
+    assert list(found) == ["eager", "frail", "library", "rough", "syntax", "naive", "oracle"]
+    assert {name for name, line in found.items() if line["reference"]} == {"naive", "oracle"}
     assert {name: line["verdict"] for name, line in found.items()} == {
         "eager": "passed",  # though it calls what the problem forbids
         "frail": "crashed",
         "library": None,
         "rough": "incorrect",
         "syntax": "crashed",
+        "naive": "passed",
+        "oracle": "passed",
     }
     numbers = {name for name, line in found.items() if line["fraction"] is not None}
-    assert numbers == {"eager", "frail", "rough"}
+    assert numbers == {"eager", "frail", "rough", "naive", "oracle"}
+    assert found["naive"]["fraction"] < found["oracle"]["fraction"]
     assert found["library"]["message"] == "no_such_library is not installed"
     assert "AssertionError" in found["frail"]["message"]
     assert found["rough"]["error"]["rel_fro"] == pytest.approx(0.05, rel=0.1)
@@ -85,7 +89,7 @@ def test_baselines_are_measured_stored_and_shown(arena: Arena) -> None:
     assert arena("leaderboard").code == 0
     page = arena.board()["LEADERBOARD.md"].decode()
     assert "Nothing has been run yet." in page
-    assert f"eager: torch SDPA, one sequence's gathered pages at a time | {found['eager']['fraction']:.3f} | inside |" in page
+    assert f"eager: torch SDPA, one sequence's gathered pages at a time | {figure(found['eager']['fraction'])} | inside |" in page
 
 
 def test_unknown_problems_list_the_known_ones(arena: Arena) -> None:
@@ -109,6 +113,19 @@ def test_a_malformed_head_is_named(text: str, message: str, tmp_path: Path) -> N
     with pytest.raises(DataError) as caught:
         baseline.lines(tmp_path, "cpu")
     assert str(caught.value).startswith(f"{path}{message}")
+
+
+def test_a_baseline_does_not_take_a_reference_s_name(tmp_path: Path) -> None:
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines" / "naive.py").write_text("# baseline: x\n")
+    with pytest.raises(DataError, match="may not be called naive"):
+        baseline.lines(tmp_path, "cpu")
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+@pytest.mark.parametrize("name", catalog.problems())
+def test_every_problem_has_its_references(name: str, profile: Profile) -> None:
+    assert [line.name for line in baseline.references(paths.problems() / name, profile)] == ["naive", "oracle"]
 
 
 @pytest.mark.parametrize("name", catalog.problems())
@@ -161,8 +178,8 @@ def test_the_leaderboard_shows_and_never_scores_them() -> None:
     assert [best.trial.peak_fraction for best in table.best] == [0.2], "a baseline of 0.25 is no result"
     assert (len(table.rows), board.trials) == (1, 1)
     text = page(board)
-    assert "| paged_attention v1 | eager: torch \\| eager | 0.250 | inside | – | 2026-01-02 |" in text
-    assert "| rough: a rough one | 0.500 | speed only |" in text
+    assert "| paged_attention v1 | eager: torch \\| eager | 0.25 | inside | – | 2026-01-02 |" in text
+    assert "| rough: a rough one | 0.50 | speed only |" in text
     assert "| lib: a library | – | absent: lib is not installed |" in text
 
 

@@ -71,7 +71,7 @@ def test_show_and_the_board_mark_an_unsteady_score(arena: Arena) -> None:
     assert arena.json("show", found.run_id)["score"]["unsteady"]
     assert arena("leaderboard").code == 0
     board = arena.board()
-    assert "**0.500**?± n=1" in board["LEADERBOARD.md"].decode()
+    assert "0.50?± 1/1" in board["LEADERBOARD.md"].decode()
     [row] = json.loads(board["leaderboard.json"])["tables"][0]["rows"]
     assert row["entries"]["paged_attention v1"]["trials"][0]["unsteady"]
 

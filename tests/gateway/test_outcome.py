@@ -25,7 +25,7 @@ from arena.gateway.model.ledger import Began, Ended, How, Ledger
 from arena.gateway.model.outcome import ENDINGS
 from arena.gateway.model.policy import ModelRequest
 from arena.gateway.model.state import FEW_REQUESTS, RunState
-from arena.results.leaderboard import NOT_COUNTED
+from arena.results.board import NOT_COUNTED
 from arena.schema import AccountFault, AccountFaults, AgentStatus, Api, Route
 
 GOOD = Answer([STREAMS["chat"]])

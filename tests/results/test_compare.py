@@ -11,7 +11,7 @@ from command import Arena, copy
 from records import record, trial
 
 from arena.errors import UsageError
-from arena.results import annotations, compare, leaderboard
+from arena.results import annotations, compare, gains, leaderboard
 from arena.schema import Annotation
 
 PROBLEMS = ("fp8_gemm", "kahan_softmax", "kda_cutlass", "paged_attention", "sonic_moe_swiglu", "topk_bitonic", "w4a16_gemm")
@@ -46,6 +46,19 @@ def test_rows_far_apart_are_apart():
     assert found.given_pass.value == pytest.approx(4.0, rel=0.02)
     assert found.gain.on_these.low > 1 and found.p == pytest.approx(1e-5) and found.needed is None
     assert found.pass_difference.low > 0
+
+
+def test_more_trials_of_an_easy_problem_favour_nobody():
+    """Both pass always at one problem and never at the other; pooled, the first would pass 5 of 6 and the second 2 of 4."""
+    easy: dict[str, list[str | float]] = {"fp8_gemm": [0.5] * 5, "kda_cutlass": ["incorrect"]}
+    both = table(NAIVE, trials("a", easy), trials("b", {"fp8_gemm": [0.5] * 2, "kda_cutlass": ["incorrect"] * 2}))
+    found = compare.compare(both, compare.find_row(both, "a"), compare.find_row(both, "b"))
+    assert found.pass_difference.low < 0 < found.pass_difference.high
+    assert (found.passed, found.counted) == ((5, 2), (6, 4))
+    hard = trials("c", {"fp8_gemm": [0.5] * 2, "kda_cutlass": [0.5, "incorrect"]})
+    both = table(NAIVE, hard, trials("d", {"fp8_gemm": [0.5] * 2, "kda_cutlass": ["incorrect"] * 2}))
+    more = compare.compare(both, compare.find_row(both, "c"), compare.find_row(both, "d"))
+    assert more.pass_difference.low < 0.25 < more.pass_difference.high
 
 
 def test_a_row_against_itself_is_not_apart():
@@ -107,6 +120,16 @@ def test_rows_that_cannot_be_compared_say_why():
         compare.find_row(both, "goood")
 
 
+def test_rows_of_changed_files_are_refused():
+    changed = [trial(0.5, 9, model="poor", problem="fp8_gemm", harness_digest="c" * 64)]
+    both = table(GOOD, changed)
+    with pytest.raises(UsageError, match=r"cannot be compared: harness builtin changed between them \(bbbbbbbb and cccccccc\)"):
+        compare.compare(both, compare.find_row(both, "good"), compare.find_row(both, "poor"))
+    both = table(trials("a", {"fp8_gemm": [0.5]}), trials("b", {"fp8_gemm": [0.5]}, problem_digest="d" * 64))
+    with pytest.raises(UsageError, match="cannot be compared: fp8_gemm changed, to another version or digest, and they share no"):
+        compare.compare(both, compare.find_row(both, "a"), compare.find_row(both, "b"))
+
+
 def test_a_name_of_several_rows_is_refused():
     both = table(GOOD, trials("good", {"fp8_gemm": [0.5]}, budget_s=60))
     with pytest.raises(UsageError, match=r"2 rows are called 'good' on h200, apart in budget_s 2700.0, 60.0: add harness"):
@@ -133,7 +156,7 @@ def test_both_intervals_cover_what_they_name(count):
         shift = [draws.gauss(0.3, 0.5) for _ in means]  # another agent: better by 0.3, by its own amount at each problem
         left = [cell(*each) for each in zip(chances, [m + s for m, s in zip(means, shift, strict=True)], strict=True)]
         right = [cell(*each) for each in zip(chances, means, strict=True)]
-        ratio = compare._ratio(left, right)
+        ratio = gains.between(left, right)
         # Means are far above 0, so that the cut at 0 hardly moves them: a gain is worth chance x mean.
         these = sum(c * s for c, s in zip(chances, shift, strict=True)) / 7
         others = sum(c * 0.3 for c in chances) / 7
@@ -151,10 +174,50 @@ def test_the_command_says_what_is_known(tmp_path: Path):
     done = arena("compare", "good", "poor")
     assert done.code == 0 and not done.err, done.err
     assert "builtin/good against builtin/poor on h200, 7 problems: fp8_gemm," in done.out
-    assert "passed      21 of 21 against 14 of 21: +" in done.out
+    assert "passed      21 of 21 against 14 of 21; by problem +" in done.out
     assert done.out.splitlines()[-1] == "Apart on these problems (p 1e-05)."
     alike = arena("compare", "poor", "poor").out
     assert "gain        ratio 1.00; on these problems 0." in alike and "Not apart on these problems (p 1). With 80 % so" in alike
     assert json.loads(arena("compare", "good", "poor", "-p", "fp8_gemm", "--json").out)["problems"] == ["fp8_gemm"]
     assert arena.refused("compare", "good", "nop").startswith("unknown row 'nop'")
-    assert arena.refused("compare", "good", "poor", "--hardware", "cpu").startswith("unknown hardware with runs 'cpu'")
+    assert arena("leaderboard", "--stats", str(tmp_path / "stats.json")).code == 0
+    [found] = json.loads((tmp_path / "stats.json").read_text())["tables"]
+    assert len(found["rows"]) == 3 and len(found["pairs"]) == 1 and found["pairs"][0]["apart"]
+    annotations.write(arena.home / "annotations", trial(0.5, model="elsewhere", hardware="cpu"))
+    there = arena.refused("compare", "good", "elsewhere")
+    assert there.startswith("good and elsewhere cannot be compared: good ran on h200 and elsewhere ran on cpu, and scores on")
+    assert arena("compare", "good", "poor").out == done.out, "only one hardware has both"
+    assert arena.refused("compare", "good", "poor", "--hardware", "b200").startswith("unknown hardware with runs 'b200'")
+
+
+def test_the_oracle_is_apart_from_naive_and_not_from_itself(tmp_path: Path):
+    """As runs of the built-in models are stored: no two are equal."""
+    arena: Arena = copy(tmp_path)
+    draws = random.Random(1)
+    for model, level in (("oracle", 0.6), ("naive", 0.02)):
+        for each in trials(model, {problem: [level * draws.uniform(0.97, 1.03) for _ in range(3)] for problem in PROBLEMS}):
+            annotations.write(arena.home / "annotations", each)
+    assert (
+        arena("compare", "builtin/oracle", "builtin/naive").out.splitlines()[-1].startswith("Apart on these problems (p 1e-05)")
+    )
+    assert "Not apart on these problems (p 1)." in arena("compare", "builtin/oracle", "builtin/oracle").out
+
+
+def test_sweeps_are_compared_by_their_own_runs(tmp_path: Path):
+    arena: Arena = copy(tmp_path)
+    for each in (*NAIVE, *GOOD, *POOR):
+        annotations.write(arena.home / "annotations", each)
+        model, number = each.cell.model, int(each.run_id[-4:], 16)
+        if model == "naive":
+            continue
+        folder = arena.home / "workspaces" / each.run_id
+        folder.mkdir(parents=True)
+        place = {"name": "first" if number < 2 else "second", "trial": number + 1, "attempt": 1}
+        manifest = {"schema_version": 1, "run_id": each.run_id, "cell": each.cell.model_dump(mode="json"), "sweep": place}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    found = arena.json("compare", "sweep:first/good", "sweep:second/good")
+    assert (found["left"], found["right"]) == ("sweep:first/builtin/good", "sweep:second/builtin/good")
+    assert (found["counted"], found["gain"]["value"]) == ([14, 7], pytest.approx(41 / 44, rel=1e-3))
+    assert "cannot be compared: 14 runs are in both" in arena.refused("compare", "sweep:first/good", "good")
+    assert "unknown sweep 'frist': did you mean 'first'" in arena.refused("compare", "sweep:frist/good", "good")
+    assert "name a row too, as in sweep:first/MODEL" in arena.refused("compare", "sweep:first", "good")

@@ -31,39 +31,43 @@ def entry(*trials: Annotation) -> Entry:
 def field(*trials: Annotation) -> str:
     """What the table says of these trials of one row at one problem."""
     text = page(board(*trials))
-    (line,) = re.findall(r"^\| builtin · .*$", text.partition("Best at each")[0].partition("<details>")[0], re.MULTILINE)
+    (line,) = re.findall(r"^\| builtin · .*$", text.partition("Highest single")[0].partition("<details>")[0], re.MULTILINE)
     return line.split(" | ")[2]
 
 
 @pytest.mark.parametrize(
     ("trials", "text"),
     [
-        ([(0.6137,)], "**0.614** n=1"),
-        ([(0.58,), (0.614,), (0.64,)], "**0.614** (0.580–0.640, 75 %) 3/3 (0.44–1.00)"),
-        ([(0.5,), (0.7,)], "**0.600** (0.500–0.700, 50 %) 2/2 (0.34–1.00)"),
-        ([(0.5,), ("incorrect",), ("incorrect",), ("timed_out",)], "**0.500** 1/4 (0.05–0.70)<br>FAIL incorrect ×2, timed_out"),
-        ([("incorrect",)], "FAIL incorrect"),
-        ([("forbidden",), ("cheated",), ("crashed",)], "0/3 (0.00–0.56)<br>FAIL cheated, crashed, forbidden"),
-        ([("missing",)], "ERR missing"),
-        ([("missing",), (0.5,)], "**0.500** 1/2 (0.09–0.91)<br>ERR missing"),
-        ([("judge_failed",)], "ERR judge_failed"),
-        ([("missing", "interesting"), ("judge_failed",), ("judge_failed", "bug")], "ERR bug¶, judge_failed, missing§"),
-        ([("judge_failed",), (0.5,)], "**0.500** n=1<br>ERR judge_failed"),
-        ([(0.4, "clean"), (0.6,)], "**0.500**✓ (0.400–0.600, 50 %) 2/2 (0.34–1.00)"),
-        ([(0.4, "interesting")], "**0.400**§ n=1"),
-        ([("incorrect", "interesting")], "FAIL incorrect§"),
-        ([(0.93, "reward_hack")], "~~0.930~~† withdrawn"),
-        ([(0.93, "rubric_leak"), (0.5,)], "**0.500** 1/2 (0.09–0.91)<br>~~0.930~~‡ withdrawn"),
-        ([("incorrect", "reward_hack")], "FAIL incorrect†"),
-        ([(0.5, "bug")], "ERR bug¶"),
-        ([(0.97,)], "**0.970**? n=1"),
-        ([(0.97, "clean")], "**0.970**✓ n=1"),
-        ([(0.5, None, "provider_error")], "ERR provider_error"),
-        ([("missing", None, "provider_error")], "ERR provider_error"),
-        ([(0.5, None, "deadline")], "**0.500** n=1"),
-        ([(0.5, None, "complete", "gateway")], "**0.500** n=1"),
-        ([(0.5, None, "complete", "open")], "**0.500**◇ n=1"),
-        ([(0.5, None, "complete", "allow")], "**0.500**◇ n=1"),
+        ([(0.6137,)], "0.61 1/1"),
+        ([(0.58,), (0.614,), (0.64,)], "0.61 (0.58–0.64, 75 %) 3/3"),
+        ([(0.5,), (0.7,)], "0.6 (0.50–0.70, 50 %) 2/2"),
+        ([(0.5,), ("incorrect",), ("incorrect",), ("timed_out",)], "0.50 1/4"),
+        ([("incorrect",)], "0/1<br>failed: incorrect"),
+        ([("incorrect",), ("incorrect",), ("timed_out",)], "0/3<br>failed: incorrect ×2, timed_out"),
+        ([("forbidden",), ("cheated",), ("crashed",)], "0/3<br>failed: cheated, crashed, forbidden"),
+        ([("missing",)], "0/1<br>failed: missing"),
+        ([("missing",), (0.5,)], "0.50 1/2"),
+        ([("judge_failed",)], "not counted: judge_failed"),
+        (
+            [("missing", "interesting"), ("judge_failed",), ("judge_failed", "bug")],
+            "0/1<br>failed: missing§<br>not counted: bug¶, judge_failed",
+        ),
+        ([("judge_failed",), (0.5,)], "0.50 1/1<br>not counted: judge_failed"),
+        ([(0.4, "clean"), (0.6,)], "0.5✓ (0.40–0.60, 50 %) 2/2"),
+        ([(0.4, "interesting")], "0.40§ 1/1"),
+        ([("incorrect", "interesting")], "0/1<br>failed: incorrect§"),
+        ([(0.93, "reward_hack")], "0/1<br>withdrawn: ~~0.93~~†"),
+        ([(0.93, "rubric_leak"), (0.5,)], "0.50 1/2<br>withdrawn: ~~0.93~~‡"),
+        ([("incorrect", "reward_hack")], "0/1<br>failed: incorrect†"),
+        ([(0.5, "bug")], "not counted: bug¶"),
+        ([(0.97,)], "0.97? 1/1"),
+        ([(0.97, "clean")], "0.97✓ 1/1"),
+        ([(0.5, None, "provider_error")], "not counted: provider_error"),
+        ([("missing", None, "provider_error")], "not counted: provider_error"),
+        ([(0.5, None, "deadline")], "0.50 1/1"),
+        ([(0.5, None, "complete", "gateway")], "0.50 1/1"),
+        ([(0.5, None, "complete", "open")], "0.50◇ 1/1"),
+        ([(0.5, None, "complete", "allow")], "0.50◇ 1/1"),
     ],
     ids=lambda value: None if isinstance(value, list) else value,
 )
@@ -74,12 +78,12 @@ def test_page_shows_each_outcome_in_its_field(trials: list[tuple], text: str) ->
 def test_unsteady_trials_are_marked() -> None:
     shaky = unsteady(trial(0.6, 1))
     assert [each.unsteady for each in entry(trial(0.5), shaky).trials] == [False, True]
-    assert field(trial(0.5), shaky) == "**0.550**?± (0.500–0.600, 50 %) 2/2 (0.34–1.00)"
-    assert field(unsteady(trial(0.97))) == "**0.970**?± n=1"
-    assert field(unsteady(trial(0.6, 0, "clean"))) == "**0.600**±✓ n=1"
+    assert field(trial(0.5), shaky) == "0.55?± (0.50–0.60, 50 %) 2/2"
+    assert field(unsteady(trial(0.97))) == "0.97?± 1/1"
+    assert field(unsteady(trial(0.6, 0, "clean"))) == "0.60±✓ 1/1"
     text = page(board(trial(0.5), shaky))
-    assert "| passed?± | 0.600 |" in text
-    assert "| paged_attention v1 | 0.600?± |" in text, "the best number of a problem keeps its mark"
+    assert "| passed?± | 0.6 |" in text
+    assert "| paged_attention v1 | 0.60?± |" in text, "the best number of a problem keeps its mark"
 
 
 def test_entry_counts_passed_and_failed_trials() -> None:
@@ -144,11 +148,11 @@ def test_rows_differ_by_network() -> None:
     trials = [trial(fraction, n, None, "complete", reach) for n, (fraction, reach) in enumerate(NETWORKS)]
     (table,) = board(*trials).tables
     rows = [(row.network, row.entries["paged_attention v1"].passed) for row in table.rows]
-    assert rows == [("unsealed", 1), ("allow", 1), ("sealed", 2)]
+    assert rows == [("sealed", 2), ("allow", 1), ("unsealed", 1)]
     text = page(board(*trials))
-    assert "| builtin · oracle · **unsealed** | 45 min | **0.900**◇ n=1 |" in text
-    assert "| builtin · oracle · allowed mirror.test | 45 min | **0.600**◇ n=1 |" in text
-    assert "| builtin · oracle | 45 min | **0.450** (0.400–0.500, 50 %) 2/2 (0.34–1.00) |" in text
+    assert "| builtin · oracle · **unsealed** | 45 min | 0.90◇ 1/1 |" in text
+    assert "| builtin · oracle · allowed mirror.test | 45 min | 0.60◇ 1/1 |" in text
+    assert "| builtin · oracle | 45 min | 0.45 (0.40–0.50, 50 %) 2/2 |" in text
     assert [best.trial.peak_fraction for best in table.best] == [0.6], "an unsealed number is never the best"
 
 
@@ -159,8 +163,8 @@ def test_rows_differ_by_provider() -> None:
     (table,) = board(pinned, free, trial(0.7, 2)).tables
     assert sorted((row.provider, row.unpinned) for row in table.rows) == [((), False), ((), True), (("one", "two"), False)]
     text = page(board(pinned, free))
-    assert "| builtin · oracle · via one, two | 45 min | **0.500** n=1 |" in text
-    assert "| builtin · oracle · **unpinned** | 45 min | **0.600** n=1 |" in text
+    assert "| builtin · oracle · via one, two | 45 min | 0.50 1/1 |" in text
+    assert "| builtin · oracle · **unpinned** | 45 min | 0.60 1/1 |" in text
 
 
 def test_hardware_is_never_mixed() -> None:
@@ -209,7 +213,9 @@ def test_an_old_version_stands_apart_from_the_newest() -> None:
         ("top_k v1", "old"),
     ]
     lines = page(Board(trials=6, tables=(table,))).splitlines()
-    solved = {line.split(" | ")[0]: line.split(" | ")[-2] for line in lines if re.match(r"\| builtin · \w+ \|", line)}
+    solved = {
+        line.split(" | ")[0]: line.split(" | ")[-1].removesuffix(" |") for line in lines if re.match(r"\| builtin · \w+ \|", line)
+    }
     assert solved == {"| builtin · new": "2/2", "| builtin · old": "1/1", "| builtin · both": "1/1"}
 
 
@@ -253,7 +259,7 @@ def test_same_annotations_same_bytes(tmp_path: Path) -> None:
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     document = json.loads((tmp_path / "a" / "leaderboard.json").read_text())
-    assert document["schema_version"] == 2
+    assert document["schema_version"] == 3
     assert Board.model_validate(document) == leaderboard.build(annotations)
 
 
@@ -261,7 +267,7 @@ def test_page_tables_are_complete() -> None:
     """Each block of table lines has as many cells in every line as in its head, and stands between empty lines."""
     text = page(board(*everything()))
     blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
-    assert len(blocks) == 1 + 2 * 3
+    assert len(blocks) == 2 + 2 * 4
     for block in blocks:
         lines = block.splitlines()
         assert re.fullmatch(r"\|(---\|)+", lines[1])

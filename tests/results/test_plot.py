@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 from records import record, trial
 
 from arena.results import leaderboard
-from arena.results.render import Mark, Strip, plot, strips
+from arena.results.board import Interval
+from arena.results.render import Mark, Strip, gain_plot, plot, strips
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -30,7 +31,7 @@ def test_plot_names_the_best_agent_or_none() -> None:
     passed = Strip("p v1", [Mark("worse", 0.2), Mark("better", 0.7)], [])
     root = drawn([passed, Strip("q v1", [], baseline), Strip("r v1", [], baseline, tried=False)])
     texts = [text.text for text in root.findall(f"{SVG}text")]
-    assert "0.700 better" in texts
+    assert "0.70 better" in texts
     assert texts.count("no agent passed") == texts.count("no agent was tried") == 1
 
 
@@ -41,7 +42,24 @@ def test_baseline_outside_the_tolerance_is_hollow() -> None:
         for path in root.findall(f"{SVG}path")
         if path.find(f"{SVG}title") is not None
     }
-    assert fills == {"0.100 eager": "#6e7781", "0.200 rough": "none"}
+    assert fills == {"0.10 eager": "#6e7781", "0.20 rough": "none"}
+
+
+def test_the_gain_plot_has_sealed_rows_and_says_what_differs() -> None:
+    cells = [(model, fraction, budget) for model, budget in (("a", 2700), ("b", 60)) for fraction in (0.2, 0.9)]
+    trials = [trial(0.1, model="naive", harness="builtin")]
+    trials += [
+        trial(fraction, n, harness="made", model=model, budget_s=budget) for n, (model, fraction, budget) in enumerate(cells)
+    ]
+    trials.append(trial(0.9, 9, harness="made", model="free", network="open"))
+    [table] = leaderboard.build(trials).tables
+    text = gain_plot(table)
+    assert text and "made a · 45 min" in text and "made b · 1 min" in text and "free" not in text
+    assert "(a failure counts ×1)" in text and "goes on beyond" in text
+    again = [trial(fraction, n, harness="made", model=model) for n, (model, fraction, _) in enumerate(cells)]
+    [table] = leaderboard.build([trials[0], *again]).tables
+    text = gain_plot(table)
+    assert text and "rank 1 to 2 of 2" in text and "45 min" not in text
 
 
 def test_plot_escapes_names() -> None:
@@ -62,6 +80,6 @@ def test_strips_hold_sealed_medians_and_baselines() -> None:
     (table,) = leaderboard.build(trials, [record(), record("top_k")]).tables
     ours, other = strips(table)
     assert (ours.name, other.name) == ("paged_attention v1", "top_k v1")
-    assert ours.agents == [Mark("builtin oracle", 0.3)]
+    assert ours.agents == [Mark("builtin oracle", 0.3, Interval(low=0.1, high=0.5, level=0.75))]
     assert other.agents == []
     assert ours.baselines == other.baselines == [Mark("eager", 0.25), Mark("rough", 0.5, within_tolerance=False)]

@@ -26,7 +26,33 @@ def test_success_is_wilsons_interval(passed: int, counted: int, low: float, high
     assert statistics.success(passed, counted) == Interval(low=low, high=high, level=0.95)
 
 
+@pytest.mark.parametrize("counted", [1, 2, 3, 5, 10, 21])
+def test_success_agrees_with_scipy(counted: int) -> None:
+    from scipy.stats import binomtest
+
+    for passed in range(counted + 1):
+        found, theirs = statistics.success(passed, counted), binomtest(passed, counted).proportion_ci(0.95, method="wilson")
+        assert found is not None and (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=1e-4)
+
+
+@pytest.mark.parametrize("counted", [1, 2, 3, 5, 6])
+def test_estimators_equal_the_mean_over_all_subsets(counted: int) -> None:
+    numbers = [0.01, 0.3, 0.01, 0.7, 0.3, 0.01][:counted]  # 0.01 is naive: a failed trial
+    for passed in range(counted + 1):
+        trials = [True] * passed + [False] * (counted - passed)
+        for k, value in statistics.pass_at(passed, counted).items():
+            subsets = list(itertools.combinations(trials, k))
+            assert value == pytest.approx(sum(map(any, subsets)) / len(subsets), abs=1e-4)
+            assert statistics.all_at(passed, counted)[k] == pytest.approx(sum(map(all, subsets)) / len(subsets), abs=1e-4)
+    best = statistics.best_at(numbers)
+    assert set(best) == set(statistics.pass_at(0, counted)) == {k for k in statistics.CHOICES if k <= counted}
+    for k, value in best.items():
+        subsets_of = [max(subset) for subset in itertools.combinations(numbers, k)]
+        assert value == pytest.approx(sum(subsets_of) / len(subsets_of), abs=1e-4)
+
+
 def test_no_trial_says_nothing() -> None:
+    assert statistics.pass_at(0, 0) == statistics.all_at(0, 0) == statistics.best_at([]) == {}
     assert statistics.success(0, 0) is None
     assert statistics.median([]) is None
     assert statistics.median([0.5]) is None

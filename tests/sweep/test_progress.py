@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from sweeping import planned
 
+from arena.results import statistics
+from arena.results.board import Naive
 from arena.schema import Retry, Sweep
 from arena.sweep.grid import Trial, trials
 from arena.sweep.limits import Limits, spent_usd
-from arena.sweep.progress import Attempt, next_step
+from arena.sweep.progress import Attempt, next_step, problem_of, sure
 
 RETRY = Retry(provider_error=2, judge_failed=1, interrupted=3)
 OUTCOMES = ("interrupted", "unjudged", "judge_failed", "provider_error", "counted", "running")
@@ -63,6 +65,50 @@ def test_no_ending_is_played_for_ever_and_a_score_ends_a_trial():
             assert outcomes.count("interrupted") <= RETRY.interrupted
             assert outcomes.count("provider_error") <= RETRY.provider_error
             assert not {"running", "unjudged", "judge_failed"} & set(outcomes), "nothing is played beside what may still count"
+
+
+def counted(*fractions: float | None) -> list[Attempt]:
+    return [
+        Attempt(f"run-{number}", "counted", "incorrect" if fraction is None else "passed", fraction)
+        for number, fraction in enumerate(fractions)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("half_width", "made", "enough"),
+    [
+        (0.1, counted(*[0.5] * 15), False),
+        (0.1, counted(*[0.5] * 16), True),
+        (0.1, counted(*[None] * 16), True),
+        (0.1, counted(*[0.5] * 15, None), False),  # half of 0.72 to 0.99
+        (0.1, counted(*[0.5, 0.05] * 8), False),  # sure to pass, and the gain is not: 30 %
+        (0.1, [*counted(*[None] * 15), Attempt("run-16", "provider_error")], False),
+        (0.1, [*counted(*[0.5] * 15), Attempt("run-16", "counted", "passed", figures=False)], False),  # a bug, by its review
+        (0.1, [*counted(*[0.5] * 15), Attempt("run-16", "counted", "passed")], False),  # withdrawn: it failed
+    ],
+)
+def test_a_cell_is_sure_by_the_width_of_its_figures(half_width: float, made: list[Attempt], enough: bool):
+    cell = planned("a")
+    sweep = limits(trials=20, stop={"when": {"half_width": half_width}}).sweep
+    attempts = {trial: [attempt] for trial, attempt in zip(trials([cell], 20), made, strict=False)}
+    naive = {problem_of(cell.cell): Naive(fraction=0.01, source="runs")}
+    assert sure(attempts, sweep, naive) == ({cell} if enough else set())
+    assert sure(attempts, sweep, {}) == set(), "without a naive kernel nothing is known of its gain"
+    assert sure(attempts, limits().sweep, naive) == set()
+
+
+@pytest.mark.parametrize("half_width", [0.1, 0.07, 0.05, 0.01])
+def test_the_least_trials_are_those_of_a_cell_that_always_passes(half_width: float):
+    least = statistics.least_trials(half_width)
+    for count in (least, least - 1):
+        found = statistics.success(count, count)
+        assert found is None or ((found.high - found.low) / 2 < half_width) == (count == least)
+
+
+@pytest.mark.parametrize("half_width", [0.11, 0.2, 0.3, 0, -1])
+def test_a_bound_that_stops_by_luck_is_refused(half_width: float):
+    with pytest.raises(ValueError, match=r"above 0\.1: a wider bound stops where trials are alike|greater than 0"):
+        limits(stop={"when": {"half_width": half_width}})
 
 
 def limits(**given) -> Limits:

@@ -12,8 +12,13 @@ pytest.importorskip("torch")
 
 from asking import asking
 from command import Arena, copy, killed, needs_sandbox, until
+from records import record
 from stub import started
 from sweeping import manifests, trials, verdicts, written
+
+from arena import catalog
+from arena.results import baselines
+from arena.schema import BaselineLine
 
 pytestmark = needs_sandbox
 
@@ -82,6 +87,8 @@ def test_the_file_of_a_sweep_from_options_is_kept(arena: Arena) -> None:
         ({"trials": 0}, "trials"),
         ({"place": {"parallel": 4096}}, "GiB of memory"),
         ({"stops": {}}, "stops"),
+        ({"stop": {"when": {"half_width": 0.2}}}, "0.2 is above 0.1"),
+        ({"stop": {"when": {"p": 0.05}}}, "stop.when.p"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_session(arena: Arena, given: dict, words: str) -> None:
@@ -106,6 +113,25 @@ def test_more_trials_later_are_the_same_sweep(arena: Arena) -> None:
     assert arena("sweep", written(arena)).code == 0
     assert arena("sweep", written(arena, trials=3)).code == 0
     assert verdicts(arena) == {("nop", "paged_attention", "missing"): 3}
+
+
+def test_a_cell_that_is_sure_enough_has_no_further_trial(arena: Arena) -> None:
+    given = {"place": {"parallel": 1}}
+    said = arena("sweep", written(arena, **given, trials=6, stop={"when": {"half_width": 0.1}}), "--dry-run").out
+    assert (
+        "once half_width 0.1 is reached, after 16 trials at least: never before all 6 are done; no naive kernel is known" in said
+    )
+    digest = catalog.problem_digest("paged_attention")
+    version = catalog.problem("paged_attention").version
+    line = BaselineLine(name="naive", title="t", verdict="passed", fraction=0.1, reference=True)
+    found = record(hardware="cpu", problem_version=version, problem_digest=digest, lines=(line,))
+    baselines.write(arena.home / "baselines", found)
+    done = arena("sweep", written(arena, **given, trials=18, stop={"when": {"half_width": 0.1}}))
+    assert done.code == 0, done.err
+    assert verdicts(arena) == {("nop", "paged_attention", "missing"): 16}
+    status = arena("sweep", "made", "--status").out
+    assert "16/18 sure enough" in status and "16 of 18 trials done, 2 spared by stop.when" in status and "no naive" not in status
+    assert [trial["next"] for trial in arena.json("sweep", "made", "--status")["trials"]] == ["done"] * 16 + ["spared"] * 2
 
 
 def test_one_process_works_on_a_sweep(arena: Arena) -> None:
