@@ -59,7 +59,11 @@ def settings() -> list[Setting]:
             found[name] = Setting(name, value, f"${variable(name)}")
     faults: list[str] = []
     for path in dict.fromkeys((Path.cwd() / FILE, paths.config() / FILE)):
-        if path.is_file():
+        if not path.is_file():
+            continue
+        if why := _foreign(path):
+            faults.append(f"{path}: {why}")
+        else:
             for name, value in _read(path, faults).items():
                 found.setdefault(name, Setting(name, value, str(path)))
     if faults:
@@ -70,6 +74,15 @@ def settings() -> list[Setting]:
 def defaults(command: str, made: list[Setting]) -> dict[str, str | int | float]:
     """The parameters of a command that these settings fill."""
     return {PARAMETERS[each.name]: each.value for each in made if each.name in USED.get(command, ())}
+
+
+def _foreign(path: Path) -> str:
+    """Why a file may be another's, such as an agent's, whose settings could move a score; empty when it is the user's own."""
+    if path.resolve().is_relative_to(paths.workspaces().resolve()):
+        return "agents write in this folder: run arena elsewhere"
+    if path.stat().st_uid not in (os.geteuid(), 0):
+        return "another user owns it: run arena elsewhere, or make it your own"
+    return ""
 
 
 def _read(path: Path, faults: list[str]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The user's own defaults: arena.toml, environment, and which one comes first. What `arena run --dry-run` shows of them."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from command import RUN, Arena, needs_sandbox
 
 from arena.cli import settings
+from arena.errors import DataError
 
 DRY = ("run", "-p", "kahan_softmax", "--dry-run")
 
@@ -106,3 +108,22 @@ def test_dry_run_reports_every_refusal(shared: Arena) -> None:
     lines = shared.refused("run", "-p", "gemm", "-m", "opsu", "--budget", "45", "--dry-run").splitlines()
     assert lines[0] == "3 faults:"
     assert [word for word, line in zip(("gemm", "opsu", "45m"), lines[1:], strict=True) if word not in line] == []
+
+
+def test_settings_that_an_agent_may_have_written_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    work = tmp_path / "workspaces" / "run" / "work"
+    work.mkdir(parents=True)
+    for folder in (work, tmp_path):
+        (folder / "arena.toml").write_text('hardware = "h20"\n')
+    monkeypatch.chdir(tmp_path)
+    assert [each.value for each in settings.settings()] == ["h20"]  # the user's own
+    monkeypatch.chdir(work)
+    with pytest.raises(DataError, match="agents write in this folder"):
+        settings.settings()
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "arena.toml", 64100, 64100)
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(DataError, match="another user owns it"):
+            settings.settings()
