@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
-import shutil
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -18,6 +16,10 @@ from arena.cli.console import answering, data, safe, tell, tell_table
 from arena.errors import ArenaError, Faults
 from arena.results import run_folder
 from arena.results.run_folder import RunState
+from arena.system import process
+
+LIMIT_S = 600.0
+"""Of one folder's size and of its removal: an agent may have made millions of files."""
 
 
 @click.command()
@@ -67,9 +69,11 @@ def _deletable(state: RunState, days: int) -> bool:
 
 
 def _bytes(folder: Path) -> int:
-    """Room that the folder takes on its disk. An agent may have made links in it: none is followed."""
-    places = (Path(place) / name for place, _, files in os.walk(folder) for name in files)
-    return sum(place.lstat().st_blocks * 512 for place in places)
+    """Room that the folder takes on its disk. By `du`, which follows no link and walks trees of any depth. ArenaError."""
+    done = process.run(["du", "--summarize", "--block-size=1", "--", str(folder)], limit_s=LIMIT_S)
+    if not (size := done.stdout.split(b"\t")[0]).isdigit():  # it prints a sum also where it may not enter a part
+        raise ArenaError(f"{folder}: its size is unknown: {done.stderr.decode(errors='replace').strip() or 'du took too long'}")
+    return int(size)
 
 
 def _delete(folder: Path) -> None:
@@ -77,8 +81,12 @@ def _delete(folder: Path) -> None:
     try:
         with (folder / "lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
+            # Python's own removal fails on trees as deep as an agent can make them.
+            done = process.run(["rm", "-rf", "--one-file-system", "--", str(folder)], limit_s=LIMIT_S)
     except BlockingIOError:
         raise ArenaError(f"{folder}: is in use, and was not deleted") from None
     except OSError as error:
-        raise ArenaError(f"{error.filename or folder}: cannot be deleted: {error.strerror}") from None
+        raise ArenaError(f"{folder}: cannot be deleted: {error.strerror}") from None
+    if done.returncode:
+        why = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ArenaError(f"{folder}: cannot be deleted: {why[0] if why else 'it took too long'}")

@@ -4,6 +4,8 @@ import fcntl
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -72,3 +74,11 @@ def test_clean_keeps_a_run_at_work(kept: Arena) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert [row["run"] for row in kept.json("clean", "--yes")["runs"]] == ["committed"]
     assert (kept.home / "workspaces" / "interrupted").exists()
+
+
+def test_clean_deletes_trees_as_deep_as_an_agent_can_make_them(arena: Arena) -> None:
+    folder = run(arena, "deep")
+    script = "import os\nos.chdir('work')\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')"
+    subprocess.run([sys.executable, "-c", script], cwd=folder, check=True)
+    assert [row["run"] for row in arena.json("clean", "--yes")["runs"]] == ["deep"]
+    assert not folder.exists()
