@@ -8,7 +8,8 @@ Two decisions, each wrong somewhere on about one board in twenty at most (docs/s
              and come out that far the wrong way round. k rows have about k such pairs.
 
 The test takes the variance of trials that are exchanged within their problems (`gains.apart`). Welch's takes three that passed
-and three that failed for a problem without noise: of 12 equal agents it told some apart on 62 % of boards.
+and three that failed for a problem without noise: where 12 equal agents pass one problem half of the time, it told some apart on
+62 % of boards.
 """
 
 from __future__ import annotations
