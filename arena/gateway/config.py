@@ -43,8 +43,6 @@ class ModelAccess:
     """The real key, which never enters the sandbox; None for a route without one."""
     model: str
     """The provider's name for it. The gateway refuses a request for any other."""
-    answers_as: tuple[str, ...] = ()
-    """Further names under which the same model may answer."""
     provider: tuple[str, ...] = ()
     """The pin on a broker's route: which providers may answer, in this order. Empty: any."""
     caps: Caps = Caps()
@@ -52,6 +50,8 @@ class ModelAccess:
     """End the run after the provider has failed for this long without one good answer."""
     authorities: Path | None = None
     """PEM file of further certificate authorities."""
+    answers_as: tuple[str, ...] = ()
+    """Further names under which the same model may answer."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def test_every_built_in_route_is_valid(name: str):
     assert found.prices is None or found.prices in PRICED
 
 
-PRICED = {"anthropic", "openai", "google", "openrouter", "moonshotai", "deepseek", "zai", "minimax"}
+PRICED = {"anthropic", "openai", "google", "openrouter", "moonshotai", "deepseek", "zai", "minimax", "x-ai"}
 
 
 def test_the_price_table_has_the_routes_names():
