@@ -123,7 +123,8 @@ def test_long_session_with_a_full_context_completes(agent: Agent, tmp_path: Path
         pytest.skip("the stub ends its session after the script, so it is never long")
     words = ("--length", str(LONG_TURNS), "--crowded", str(FULL_TOKENS[name]), "--check", "true")
     added = {name: ("\nenv:\n", "\nenv:\n" + SMALLER_CONTEXT[name])} if name in SMALLER_CONTEXT else {}
-    played = play(tmp_path, agent, ("--budget", "2m"), *words, solution=small, edits=added)
+    # So many full contexts cost more than a run may without --max-cost.
+    played = play(tmp_path, agent, ("--budget", "2m", "--max-cost", "1000"), *words, solution=small, edits=added)
     session, usage = played.session, played.session["usage"]
     assert session["agent_status"] == "complete", session["message"]
 
