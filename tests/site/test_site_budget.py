@@ -28,7 +28,9 @@ home, out = map(Path, sys.argv[1:])
 folders = {name: home / name for name in ("annotations", "baselines", "curves", "workspaces")}
 build.build(results.read(folders, shown="all", source=True), out)
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(used.ru_utime + used.ru_stime, used.ru_maxrss)
+status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+# Not ru_maxrss: before this program began, that was its parent's.
+print(used.ru_utime + used.ru_stime, status["VmHWM"].split()[0])
 """
 
 
