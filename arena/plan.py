@@ -9,6 +9,7 @@ from typing import TypedDict, Unpack
 
 from arena import catalog, paths
 from arena.agents import replay
+from arena.agents.gpu_commands import OwnTurns
 from arena.agents.launch import resolve_launch
 from arena.agents.run_spec import RunSpec, TimeLimits
 from arena.agents.select import SelectedModel, login_network, model_access, select_model
@@ -19,7 +20,7 @@ from arena.gateway.network import Network
 from arena.results import annotations, baselines
 from arena.sandboxes.backends import backend
 from arena.sandboxes.host import NVIDIA_NODE
-from arena.schema import Hardware, Problem, SweepPlace
+from arena.schema import GpuAccess, Hardware, Problem, SweepPlace
 
 SILENCE_S = 900.0
 """An agent with a model may be silent this long: a build may take ten minutes without output."""
@@ -27,6 +28,8 @@ UNASKED_S = 180.0
 """Every agent CLI asks its model within seconds of its start. One that never does calls another address."""
 DEFAULT_USD = 100.0
 """What a run may cost when no cap is given and the price is known. Without it a loop reached 533 USD in two minutes."""
+LEASE_S = 120.0
+"""The longest turn on a shared GPU. Agents' tools end a command after 120 s anyway."""
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -59,6 +62,10 @@ class RunOptions(TypedDict, total=False):
     """Add the time for which the provider failed to the budget."""
     parallel: int
     """Sessions at once that share this machine's memory. Default 1."""
+    gpu_access: GpuAccess
+    """`exclusive` (the default), or `leased`: the agent runs its programs on the GPU by turns, through the command `gpu`."""
+    lease: str | float
+    """The longest turn, such as `120s` (the default), or seconds."""
     sweep: SweepPlace | None
     """The sweep that the run belongs to."""
 
@@ -80,6 +87,10 @@ def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> 
     budget_s = faults.collect(lambda: seconds(options.get("budget", "45m"), "--budget"))
     patience_s = faults.collect(lambda: seconds(options.get("patience", PATIENCE_S), "--patience"))
     chosen_backend = faults.collect(lambda: backend(sandbox))
+    lease_s = faults.collect(lambda: seconds(options.get("lease", LEASE_S), "--lease"))
+    leased = options.get("gpu_access") == "leased"
+    if leased and sandbox != "bwrap":
+        faults.add(UsageError(f"gpu_access leased needs --sandbox bwrap: {sandbox} starts no sandbox beside another"))
     faults.collect(ready)
     if selected is None or patience_s is None:  # the steps below need both
         faults.raise_all()
@@ -96,7 +107,7 @@ def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> 
         lambda: resolve_launch(selected, paths.harnesses(), login=login, replay=steps, parallel=options.get("parallel", 1))
     )
     faults.raise_all()
-    assert target and budget_s and chosen_backend and launch
+    assert target and budget_s and chosen_backend and launch and lease_s
     silence_s, unasked_s = (SILENCE_S, UNASKED_S if access else None) if selected.model.route else (None, None)
     return RunSpec(
         selected=selected,
@@ -110,6 +121,8 @@ def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> 
         network=joined or network if login else network,
         access=access,
         login=login,
+        leased=OwnTurns(gpu, lease_s) if leased else None,
+        lease_s=lease_s,
         sweep=options.get("sweep"),
     )
 

@@ -5,12 +5,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 import arena
 from arena import catalog, judge, paths
-from arena.agents import session
+from arena.agents import gpu_commands, session
 from arena.agents.run_spec import RunSpec
 from arena.agents.supervisor import Progress
 from arena.errors import ArenaError, DataError, SandboxError, UsageError
@@ -76,10 +76,12 @@ def _session(spec: RunSpec, report: Report) -> Iterator[tuple[RunFolder, EndedSe
     report(Progress("start", "looking at the machine"))
     backend(spec.sandbox_name)  # proves the sandbox again: the machine may have changed since the plan was made
     # Is the device there, the right one, and free?
-    device_node = judge.preflight(spec.hardware, spec.gpu)
+    device_node = judge.preflight(spec.hardware, spec.gpu, shared=spec.leased is not None)
+    if isinstance(spec.leased, gpu_commands.OwnTurns):
+        spec = replace(spec, leased=gpu_commands.OwnTurns(device_node, spec.lease_s))
     with run_folder.create(spec.cell(), manifest=_manifest(spec), root=paths.workspaces()) as folder:
         try:
-            played = _play(spec, folder, device_node, report)
+            played = _play(spec, folder, None if spec.leased else device_node, report)
             ended = EndedSession(session=played.session, submission=_record(played.submission), reason=played.reason)
             run_folder.end_session(folder, ended, played.submission.source if played.submission else None)
             await_end(folder, report)
@@ -89,12 +91,13 @@ def _session(spec: RunSpec, report: Report) -> Iterator[tuple[RunFolder, EndedSe
         yield folder, ended, played.submission
 
 
-def judge_run(state: RunState, gpu: int | None = None, report: Report = lambda progress: None) -> Annotation:
+def judge_run(state: RunState, gpu: int | None = None, report: Report = lambda progress: None, *, beside: str = "") -> Annotation:
     """Score a run whose session has ended but that has no score, or whose judge failed. Nothing of the session is played again.
 
     Args:
         state: the run.
         gpu: index of the GPU; without it the run's own.
+        beside: what else is at work on this machine meanwhile, for the record.
 
     Raises:
         UsageError: there is nothing to judge, or it would not be the same measurement.
@@ -120,7 +123,7 @@ def judge_run(state: RunState, gpu: int | None = None, report: Report = lambda p
         number = gpu if gpu is not None else manifest.get("gpu") or 0
         bench = Bench(catalog.problem(cell.problem), catalog.hardware(cell.hardware), number, backend(manifest["sandbox"]))
         judge.preflight(bench.hardware, bench.gpu)
-        annotation = _judge(bench, cell, ended, submission, run, report)
+        annotation = _judge(bench, cell, ended, submission, run, report, beside)
     render()
     return annotation
 
@@ -167,7 +170,7 @@ def _play(spec: RunSpec, folder: RunFolder, device_node: int | None, report: Rep
 def _fill(spec: RunSpec, folder: RunFolder) -> str:
     """Fill the workspace; the prompt."""
     profile = spec.hardware.profile
-    return run_folder.fill_workspace(
+    prompt = run_folder.fill_workspace(
         folder,
         spec.problem,
         profile,
@@ -177,6 +180,7 @@ def _fill(spec: RunSpec, folder: RunFolder) -> str:
         problem_folder=paths.problems() / spec.problem.name,
         kit_folder=paths.problems() / "kit",
     )
+    return gpu_commands.share(folder.work, prompt, spec.lease_s) if spec.leased else prompt
 
 
 def await_end(folder: RunFolder, report: Report, limit_s: float = DYING_S) -> None:
@@ -198,11 +202,17 @@ def await_end(folder: RunFolder, report: Report, limit_s: float = DYING_S) -> No
 
 
 def _judge(
-    bench: Bench, cell: Cell, ended: EndedSession, submission: Submission | None, folder: RunFolder, report: Report
+    bench: Bench,
+    cell: Cell,
+    ended: EndedSession,
+    submission: Submission | None,
+    folder: RunFolder,
+    report: Report,
+    beside: str = "",
 ) -> Annotation:
     """Score the submission, commit the run and publish its annotation."""
     try:
-        score = _score(bench, cell.problem_digest, submission, ended.reason, folder, report)
+        score = _score(bench, cell.problem_digest, submission, ended.reason, folder, report, beside)
     except ArenaError as error:
         folder.event("failed", message=str(error))
         raise
@@ -219,7 +229,9 @@ def _judge(
     return annotation
 
 
-def _score(bench: Bench, digest: str, submission: Submission | None, reason: str, folder: RunFolder, report: Report) -> Score:
+def _score(
+    bench: Bench, digest: str, submission: Submission | None, reason: str, folder: RunFolder, report: Report, beside: str
+) -> Score:
     """The judge is given the submission and nothing of the session."""
     if folder.score.exists() and (kept := documents.read_json(folder.score, SCORE)).verdict != "judge_failed":
         return kept  # arena was killed between score and commit: no score is drawn again
@@ -236,6 +248,8 @@ def _score(bench: Bench, digest: str, submission: Submission | None, reason: str
             logs=folder.folder / "judge",
             gpu=bench.gpu,
         )
+    if beside and score.verdict != "missing":
+        score = score.model_copy(update={"environment": {**score.environment, "beside": beside}})
     folder.free_room()  # the logs of the judge's workers have no part in it
     documents.write_json(folder.score, score)
     return score
@@ -263,5 +277,6 @@ def _manifest(spec: RunSpec) -> dict[str, Any]:
         "gpu": spec.gpu if spec.hardware.profile == "gpu" else None,
         "login": spec.login,
         "told_budget_s": spec.times.budget_s,
+        "lease_s": spec.lease_s if spec.leased else None,
         "sweep": spec.sweep.model_dump() if spec.sweep else None,
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from arena import catalog, paths
 from arena.agents import session
+from arena.agents.gpu_commands import Turns
 from arena.agents.launch import resolve_launch
 from arena.agents.run_spec import RunSpec, TimeLimits
 from arena.agents.select import SelectedModel
@@ -45,6 +46,7 @@ def spec_of(
     network: Network = Network(),  # noqa: B008  frozen
     harness_folder: Path | None = None,
     replay: bytes | None = None,
+    leased: Turns | None = None,
     **times: Any,
 ) -> RunSpec:
     """The plan of a session on this CPU without a model; the canary stands for its problem."""
@@ -59,6 +61,7 @@ def spec_of(
         sandbox=bwrap,
         network=network,
         access=None,
+        leased=leased,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arena import catalog
+from arena.agents.gpu_commands import Turns
 from arena.agents.launch import Launch
 from arena.agents.select import SelectedModel
 from arena.gateway.config import ModelAccess
@@ -52,6 +53,12 @@ class RunSpec:
     """The route to the model, the real key and the caps, for the gateway. None without a model, and with a login."""
     login: bool = False
     """Whether the agent CLI uses a person's own subscription instead of the gateway."""
+    leased: Turns | None = None
+    """Where the session gets its turns on GPUs that it shares. None: a GPU of its own."""
+    lease_s: float = 120.0
+    """The longest such turn, as the agent is told."""
+    cpus: frozenset[int] | None = None
+    """Processors that the agent may use. None: all."""
     sweep: SweepPlace | None = None
     """The sweep that the run belongs to, and which trial of its cell it is."""
 
@@ -72,4 +79,5 @@ class RunSpec:
             hardware=self.hardware.name,
             budget_s=self.times.budget_s,
             without_backoff=self.times.without_backoff,
+            gpu_access="leased" if self.leased else "exclusive",
         )

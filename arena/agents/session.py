@@ -7,11 +7,13 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from arena.agents import gpu_commands
+from arena.agents.gpu_commands import GpuCommands
 from arena.agents.progress_watch import ProgressWatch
 from arena.agents.run_spec import RunSpec
 from arena.agents.snapshots import Snapshots
@@ -32,7 +34,7 @@ from arena.system import tempdirs
 if TYPE_CHECKING:
     from arena.gateway.model.server import Gateway
 
-SOCKET = "model"
+SOCKET, GPU_SOCKET = "model", "gpu"
 LEDGER_DELAY_S = 0.5
 """The agent's last event may arrive this long before the gateway has written why its last request failed."""
 MESSAGE_CHARACTERS = 4000
@@ -75,13 +77,22 @@ def play(
     """
     start_clock(run, spec.times.budget_s)  # no agent is there yet that could put a link in its place
     harness, before, started_at = spec.selected.harness, _listing(run.work), datetime.now(UTC)
-    with _gateway(spec.access, run, spec.network) as (gateway, network), connected(network, run.network) as connection:
+    with (
+        _gateway(spec.access, run, spec.network) as (gateway, network),
+        connected(network, run.network) as connection,
+        _gpu_commands(spec, gateway, run) as (gpu, gpu_bridges),
+    ):
         key = gateway.key if gateway else ""
         sandbox = spec.launch.sandbox_spec(harness.prompt, run.work, prompt, key=key, gpu=device_node)
         shown = [word.replace(key, "KEY") if key else word for word in sandbox.command]
         run.event("session_started", command=shown, env=sorted(sandbox.env), budget_s=spec.times.budget_s)
         env = {**sandbox.env, **connection.env}
-        sandbox = replace(sandbox, network=connection.network, bridges=connection.bridges, env=env)
+        sandbox = replace(
+            sandbox, network=connection.network, bridges={**connection.bridges, **gpu_bridges}, env=env, cpus=spec.cpus
+        )
+        if gpu:
+            programs = {f"{gpu_commands.FOLDER}/gpu": gpu_commands.PROGRAM}
+            sandbox = replace(sandbox, shared=True, programs=programs, path=(*sandbox.path, gpu_commands.FOLDER))
         end, cleanup = None, ""
         try:
             with (
@@ -89,6 +100,8 @@ def play(
                 Snapshots(running.workspace or run.work, run.snapshots, run.event) as snapshots,
             ):
                 start_s, watch = time.monotonic(), ProgressWatch(running.workspace or run.work)
+                if gpu:
+                    gpu.attach(running)
                 trajectory = Trajectory(run.trajectory, spec.launch.read_events)
                 transcript = Transcript(running.stdout, running.stderr, run.agent, trajectory)
 
@@ -97,13 +110,25 @@ def play(
 
                 try:
                     end = supervise(
-                        running, transcript, spec.times, gateway, with_activity, start_s, snapshots.take, watch.looping
+                        running,
+                        transcript,
+                        spec.times,
+                        gateway,
+                        with_activity,
+                        start_s,
+                        snapshots.take,
+                        watch.looping,
+                        lambda: gpu.credit_s if gpu else 0.0,
                     )
+                    if gpu:
+                        gpu.close()
                     taken = snapshots.take()
                 finally:
                     # Also when the user interrupts: no process lives on, and the readers reach the end of their pipes.
                     if gateway:
                         gateway.leaving()
+                    if gpu:
+                        gpu.close()
                     try:
                         _end(running, transcript)
                     finally:
@@ -140,6 +165,7 @@ def play(
         allowed=tuple(map(str, network.allowed)),
         unsealed=network.mode == "open",
         limits=dict(running.limits),
+        **({key: round(value, 3) for key, value in asdict(gpu.use).items()} if gpu else {}),
         usage=gateway.usage() if gateway else trajectory.usage if spec.login else None,
         account_fault=observed.account_fault if status == "provider_error" else "",
         limit_reached=gateway.limit_reached if gateway else None,
@@ -187,6 +213,17 @@ def _gateway(access: ModelAccess | None, run: RunFolder, network: Network) -> It
 
     with tempdirs.folder() as folder, serve(folder / SOCKET, run.ledger, access) as gateway:
         yield gateway, replace(network, gateway=folder / SOCKET)
+
+
+@contextmanager
+def _gpu_commands(spec: RunSpec, gateway: Gateway | None, run: RunFolder) -> Iterator[tuple[GpuCommands | None, dict[int, Path]]]:
+    """Serve the session's `gpu` commands for the length of the block; with the bridge to them."""
+    if spec.leased is None:
+        yield None, {}
+        return
+    served = GpuCommands(spec.leased, spec.launch.limits, lambda: bool(gateway and gateway.in_flight), run.event)
+    with tempdirs.folder() as folder, served.serving(folder / GPU_SOCKET):
+        yield served, {gpu_commands.PORT: folder / GPU_SOCKET}
 
 
 def _observed(end: SessionEnd, transcript: Transcript, harness: Harness, gateway: Gateway | None, *, changed: bool) -> Observed:

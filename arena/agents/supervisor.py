@@ -92,7 +92,7 @@ class SessionEnd(NamedTuple):
     elapsed_s: float
     """Seconds from the start until the command ended, or until arena was about to kill it."""
     granted_s: float
-    """The budget, and the back-off time added to it."""
+    """The budget, the back-off time and the waits for a shared GPU that were added to it."""
 
 
 def supervise(
@@ -104,16 +104,18 @@ def supervise(
     start_s: float,
     take: Callable[[], object],
     looping: Callable[[int], bool] = lambda answers: False,
+    credit: Callable[[], float] = lambda: 0.0,
 ) -> SessionEnd:
     """Wait until the session ends, by the monotonic clock, which the agent cannot set. The session began at `start_s`.
 
     `take` takes the submission: called before the agent is asked to end, so that its grace is no working time. `looping` tells
-    whether the agent makes no progress, by the number of good answers.
+    whether the agent makes no progress, by the number of good answers. `credit` is the time in seconds for which it has waited
+    for others: it is added to the budget, at most once the budget.
     """
     while True:
         # One more budget at most: an agent can make its provider fail, by too many requests for one.
         backoff_s = min(traffic.backoff_s, times.budget_s) if traffic and times.without_backoff else 0.0
-        granted_s = times.budget_s + backoff_s
+        granted_s = times.budget_s + backoff_s + min(credit(), times.budget_s)
         end_s = start_s + granted_s
         done_s = transcript.trajectory.ended_s
         until_s = end_s if done_s is None else min(end_s, done_s + times.linger_s)

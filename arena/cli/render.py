@@ -73,6 +73,8 @@ def uncounted(annotation: Annotation) -> str:
         return "bug"
     if annotation.session.agent_status == "provider_error":
         return "provider_error"
+    if annotation.session.starved:
+        return "starved"
     return "judge_failed" if annotation.score.verdict == "judge_failed" else ""
 
 
@@ -80,6 +82,9 @@ def show_session(session: Session) -> None:
     """Print what a session used of its model, and whether it was unpinned or unsealed."""
     if session.usage:
         tell(safe(usage_words(session.usage)))
+    if session.leases:
+        waited = f"waited {session.waited_s:.1f} s for others, {session.credit_s:.1f} s of it added to the budget"
+        tell(f"{session.leases} turns on a shared GPU, {session.leased_s:.1f} s in all; {waited}")
     if session.unpinned:
         tell("[bold yellow]unpinned:[/] the broker chose the provider; the leaderboard marks the run")
     if session.unsealed:

@@ -16,11 +16,12 @@ from arena.gateway.network import Network
 from arena.plan import plan
 from arena.results import annotations as records
 from arena.run_cell import rehearse, run_cell
-from arena.schema import Annotation
+from arena.schema import Annotation, GpuAccess
 from arena.sweep import forecast
 
 REMEDIES = {
     "provider_error": "the provider failed, which says nothing about the agent. Run the cell again",
+    "starved": "the agent waited too long for a shared GPU. Let fewer agents share it",
     "judge_failed": "the judge or the machine failed. `arena judge latest` scores the same submission again",
 }
 """What to do about a run that does not count."""
@@ -55,6 +56,13 @@ REMEDIES = {
     help="Add the time for which the provider fails, at most the budget again.",
 )
 @click.option(
+    "--gpu-access",
+    type=click.Choice(["exclusive", "leased"]),
+    default="exclusive",
+    show_default=True,
+    help="leased: the agent has no GPU of its own, and runs programs on it by turns with the command `gpu`.",
+)
+@click.option(
     "--dry-run", is_flag=True, help="Show the command line, the prompt and the estimated cost, or every refusal. Start nothing."
 )
 @options.progress
@@ -77,6 +85,7 @@ def run(
     unpinned: bool,
     login: bool,
     exclude_backoff: bool,
+    gpu_access: GpuAccess,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -96,6 +105,7 @@ def run(
         unpinned=unpinned,
         login=login,
         exclude_backoff=exclude_backoff,
+        gpu_access=gpu_access,
     )
     options.say_settings(context)
     options.say_hardware(hardware_name, spec.hardware, gpu)

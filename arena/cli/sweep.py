@@ -73,14 +73,14 @@ def sweep(
         found = found.model_copy(update={"place": found.place.model_copy(update={"parallel": parallel})})
     ready()
     hardware = grid.hardware_of(found)
-    at_once = grid.parallel_on(found, hardware)
-    planned = grid.cells(found, hardware, at_once)
+    places = grid.places_on(found, hardware)
+    planned = grid.cells(found, hardware, grid.shares(places))
     all_trials = grid.trials(planned, found.trials)
     records = annotations.read_all(paths.annotations()) if found.stop.when or dry_run else []
     naive = forecast.naive(records, baselines.read_all(paths.baselines()), hardware.name) if found.stop.when else {}
-    view = scheduler.status(found, all_trials, naive)
+    view = scheduler.status(found, all_trials, naive, places)
     if dry_run or status:
-        _show(found, view, planned, at_once, records, naive, as_json=as_json, plans=dry_run)
+        _show(found, view, planned, records, naive, as_json=as_json, plans=dry_run)
         return
     folder = paths.sweeps() / found.name
     with scheduler.held(folder):
@@ -88,9 +88,9 @@ def sweep(
             documents.write_yaml(folder / FILE, found)
         elif file != folder / FILE:
             documents.write_bytes(folder / FILE, file.read_bytes())  # with its comments
-        tell(f"sweep {found.name}: {board.summary(view)}, {at_once} at once on {safe(hardware.title)}")
+        tell(f"sweep {found.name}: {board.summary(view)}, {places.sessions} at once on {safe(hardware.title)}")
         with board.Board() as shown:
-            work = scheduler.Scheduler(found, all_trials, at_once, sorted(found.place.gpus), folder, shown.say, naive)
+            work = scheduler.Scheduler(found, all_trials, places, folder, shown.say, naive)
             code = work.work()
     render()
     tell_table(board.table(work.view()))
@@ -141,7 +141,6 @@ def _show(
     found: Sweep,
     view: View,
     planned: Sequence[PlannedCell],
-    at_once: int,
     records: Sequence[Annotation],
     naive: Mapping[Problem, Naive],
     *,
@@ -165,7 +164,7 @@ def _show(
         if not plans:
             return
         cells = f"{len(planned)} cell{'s' * (len(planned) > 1)}"
-        counts = f"{cells}, {found.trials} trials of each, {len(view.trials)} in all, {at_once} at once"
+        counts = f"{cells}, {found.trials} trials of each, {len(view.trials)} in all, {view.places.sessions} at once"
         tell(f"{counts}; budgets left {board.duration(board.left(view))}, and a score for each")
         known = f"about {cost_usd:.2f} USD, by earlier runs of the same models" if cost_usd else "none"
         tell("cost: " + ("unknown, some model has no run on record" if cost_usd is None else known))

@@ -7,15 +7,18 @@ from importlib.util import find_spec
 from arena.schema import Hardware, Problem, Rejected, Timings
 
 
-def preflight(hardware: Hardware, gpu: int) -> int | None:
-    """The number of the GPU's device node, None on a CPU. JudgeError when this machine cannot score on `hardware`."""
+def preflight(hardware: Hardware, gpu: int, *, shared: bool = False) -> int | None:
+    """The number of the GPU's device node, None on a CPU. JudgeError when this machine cannot score on `hardware`.
+
+    `shared`: others may compute on the GPU now, as where agents take turns on it.
+    """
     if find_spec("torch") is None:  # before a session is spent
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
     if hardware.profile == "cpu":  # measured when a score is taken, and nothing else is at work then
         return None
     from arena.judge.device.detect import open_device  # torch takes a second to import
 
-    with open_device(hardware, gpu) as device:
+    with open_device(hardware, gpu, shared=shared) as device:
         return device.gpu
 
 

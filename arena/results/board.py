@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
-from arena.schema import AgentStatus, Baselines, Name, Record, RejectionVerdict, Review
+from arena.schema import AgentStatus, Baselines, GpuAccess, Name, Record, RejectionVerdict, Review
 
-Outcome = Literal["passed", RejectionVerdict, "withdrawn", "provider_error", "judge_failed", "bug"]
-NOT_COUNTED: frozenset[Outcome] = frozenset({"provider_error", "judge_failed", "bug"})
+Outcome = Literal["passed", RejectionVerdict, "withdrawn", "provider_error", "judge_failed", "starved", "bug"]
+NOT_COUNTED: frozenset[Outcome] = frozenset({"provider_error", "judge_failed", "starved", "bug"})
 """Outcomes of runs that measured nothing."""
 Reach = Literal["sealed", "allow", "unsealed"]
 """What an agent could reach: at most its model's gateway; also a list of hosts; whatever its machine could reach."""
@@ -117,6 +117,7 @@ class Row(Record):
     budget_s: float
     without_backoff: bool
     """Whether the time during which the provider failed was added to the budget."""
+    gpu_access: GpuAccess = "exclusive"
     network: Reach
     allowed: tuple[str, ...]
     """Hosts that the agent could reach, with network `allow`."""

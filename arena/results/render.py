@@ -122,6 +122,7 @@ def _differs(row: Row, rows: Sequence[Row]) -> str:
     words = {
         "budget_s": f"{row.budget_s / 60:g} min",
         "without_backoff": "+ back-off" if row.without_backoff else "",
+        "gpu_access": "GPU by turns" if row.gpu_access == "leased" else "",
         "allowed": f"allowed {', '.join(row.allowed)}" if row.allowed else "",
         "provider": f"via {', '.join(row.provider)}" if row.provider else "",
         "unpinned": "unpinned" if row.unpinned else "",

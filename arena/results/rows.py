@@ -17,8 +17,9 @@ from typing import NamedTuple
 from arena.results import gains, statistics
 from arena.results.board import Column, Entry, Naive, Reach, Row, Table, Trial
 from arena.results.ranks import ranks
+from arena.schema import GpuAccess
 
-SAME = ("budget_s", "without_backoff", "network", "allowed")
+SAME = ("budget_s", "without_backoff", "gpu_access", "network", "allowed")
 """Fields of a row in which two rows must be equal: otherwise they measure different things."""
 
 
@@ -36,6 +37,7 @@ class RowKey(NamedTuple):
     unpinned: bool
     budget_s: float
     without_backoff: bool
+    gpu_access: GpuAccess
     harness_digest: str
     network: Reach
     allowed: tuple[str, ...]

@@ -44,6 +44,7 @@ class SandboxSpec:
     command: tuple[str, ...]  # argument list as seen inside; the first word is looked up on the sandbox's PATH
     workspace: Path | None = None  # host folder bound read-write at /workspace; without it /workspace is empty and read-only
     files: Mapping[str, bytes] = field(default_factory=dict)  # read-only files inside: absolute path -> content
+    programs: Mapping[str, bytes] = field(default_factory=dict)  # the same, and executable
     home: Mapping[str, bytes] = field(default_factory=dict)
     """Files that HOME holds at the start and that the command may change: path below HOME -> content."""
     binds: Mapping[str, Path] = field(default_factory=dict)  # host folders shown read-only: absolute path inside -> folder
@@ -61,6 +62,8 @@ class SandboxSpec:
     """Processors that the sandbox may use. When given, the filter also refuses `sched_setaffinity`."""
     gpu: int | None = None  # index of the one GPU whose device nodes are bound; None binds none
     limits: Limits = field(default_factory=Limits)
+    shared: bool = False
+    """Whether `run_beside` may start further sandboxes with the same workspace."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ USER = 1000
 """The user's and the group's number inside, where the sandbox has a user namespace of its own."""
 HOSTNAME = "arena"
 WORKSPACE = "/workspace"  # the working folder of the command
+OWN_VARIABLES = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "PWD")
+"""Variables that every sandbox sets itself."""
 
 
 @dataclass(frozen=True)
@@ -238,6 +240,7 @@ def _work(spec: SandboxSpec, host: Host) -> list[Entry]:
     for path, folder in spec.binds.items():
         entries += _bound(folder, _absolute(path), host)
     entries += [Bind(_absolute(path), data) for path, data in spec.files.items()]
+    entries += [Bind(_absolute(path), data, 0o555) for path, data in spec.programs.items()]
     # Not in HOME itself: there a mount could be neither replaced nor removed. The sandbox init copies them.
     entries += [Bind(f"{HOME_FILES}{_absolute(f'/{path}')}", data) for path, data in spec.home.items()]
     return entries

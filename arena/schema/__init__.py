@@ -24,7 +24,19 @@ from arena.schema.harness import (
     Routes,
 )
 from arena.schema.problem import Problem, Tensor, VendorLibrary, Work
-from arena.schema.run import AgentStatus, Annotation, Cell, EndedSession, Network, Quote, Review, Session, SubmissionRecord, Usage
+from arena.schema.run import (
+    AgentStatus,
+    Annotation,
+    Cell,
+    EndedSession,
+    GpuAccess,
+    Network,
+    Quote,
+    Review,
+    Session,
+    SubmissionRecord,
+    Usage,
+)
 from arena.schema.score import (
     SCORE,
     Attainable,
@@ -47,14 +59,14 @@ from arena.schema.score import (
     Timings,
     Verdict,
 )
-from arena.schema.sweep import Grid, ModelChoice, Retry, Stop, Sweep, SweepPlace, When
+from arena.schema.sweep import Grid, ModelChoice, Place, Retry, Stop, Sweep, SweepPlace, When
 
 __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
     "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "Curve", "CurvePoint", "DType", "DefaultLimits",
-    "Device", "Download", "EndedSession", "Errors", "Evidence", "Figure", "Grid", "Hardware", "Harness", "JudgeFailed",
-    "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "ModelChoice", "Name", "Network", "OwnModels", "Passed",
-    "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route",
+    "Device", "Download", "EndedSession", "Errors", "Evidence", "Figure", "GpuAccess", "Grid", "Hardware", "Harness",
+    "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "ModelChoice", "Name", "Network", "OwnModels", "Passed",
+    "Place", "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route",
     "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep",
     "SweepPlace", "Tensor", "TimedShape", "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "When", "Work",
 ]  # fmt: skip

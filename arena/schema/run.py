@@ -13,6 +13,10 @@ from arena.schema.common import Name, Positive, Record
 from arena.schema.score import Score
 
 
+GpuAccess = Literal["exclusive", "leased"]
+"""exclusive: a session had a GPU to itself. leased: it ran its programs on shared GPUs by turns, and waited for others."""
+
+
 class Cell(Record):
     """The identity of a measurement: every field can change the score."""
 
@@ -33,6 +37,7 @@ class Cell(Record):
     budget_s: Positive
     without_backoff: bool = False
     """Whether the time during which the provider failed was added to the budget."""
+    gpu_access: GpuAccess = "exclusive"
 
 
 AgentStatus = Literal["complete", "deadline", "crashed", "no_activity", "refused", "provider_error", "budget_exhausted"]
@@ -73,6 +78,12 @@ class Usage(Record):
     """Seconds from a failed response of the provider to the next successful one."""
 
 
+STARVED_S = 900.0
+"""In all, for a shared GPU."""
+STARVED_LEASES = 4
+"""Leases from which on a quarter of them with waits of more than a minute is too many."""
+
+
 class Session(Record):
     """The agent's time at work, and how it ended."""
 
@@ -98,6 +109,16 @@ class Session(Record):
     """True with network `open`: the sandbox shared the host's network, and what the agent reached is unknown."""
     limits: Mapping[str, str] = {}
     """Limits in force, and the mechanism of each."""
+    leases: int = 0
+    """Turns on a shared GPU, as are the fields below."""
+    leased_s: float = 0.0
+    waited_s: float = 0.0
+    """For others, before these turns."""
+    longest_wait_s: float = 0.0
+    long_waits: int = 0
+    """Waits of more than a minute."""
+    credit_s: float = 0.0
+    """Of the waits, what was added to the budget: the time in which no request to the model was under way."""
     usage: Usage | None = None
     """None for an agent without a model."""
     account_fault: str = ""
@@ -106,6 +127,11 @@ class Session(Record):
     """What cut the model's last answer: the model's context, or the limit on one answer. It decides no status."""
     unpinned: bool = False
     """True when a broker was free to choose the provider."""
+
+    @property
+    def starved(self) -> bool:
+        """Whether it waited too long for shared GPUs to be compared with others."""
+        return self.waited_s > STARVED_S or (self.leases >= STARVED_LEASES and self.long_waits > self.leases / 4)
 
     @model_validator(mode="after")
     def _open_is_unsealed(self) -> Session:

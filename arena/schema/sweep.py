@@ -8,9 +8,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from arena.schema.common import Count, Name, Positive, Record
+from arena.schema.run import GpuAccess
 
 Duration = Annotated[str, Field(pattern=r"^\d+(\.\d+)?[smh]$")]
 """Such as 45m, 90s or 1.5h."""
+Gpu = Annotated[int, Field(ge=0)]
 Retries = Annotated[int, Field(ge=0)]
 
 
@@ -50,9 +52,16 @@ class Place(Record):
     """What of the machine the sweep may use."""
 
     parallel: Literal["auto"] | Count = "auto"
-    """Sessions at once. auto: one for each GPU; on `cpu` what cores and memory allow."""
-    gpus: Annotated[frozenset[Annotated[int, Field(ge=0)]], Field(min_length=1)] = frozenset({0})
-    """GPUs by their CUDA index. A session has one to itself, and is scored on it when all sessions at work have ended."""
+    """Sessions at once. auto: one for each GPU of the agents, or six with leases; and what cores and memory allow."""
+    gpus: Annotated[frozenset[Gpu], Field(min_length=1)] = frozenset({0})
+    """All GPUs that the sweep uses, by their CUDA index."""
+    judge: Literal["auto"] | frozenset[Gpu] = "auto"
+    """Those of them that no agent ever opens: scores are taken there while agents work on the others. auto: one in five, and one
+    where there are two GPUs or more. Empty, and with one GPU: scores are taken when all sessions at work have ended."""
+    access: GpuAccess = "exclusive"
+    """exclusive: a session has a GPU to itself. leased: sessions share GPUs by turns. Part of the cell: the two never compare."""
+    lease: Duration = "120s"
+    """The longest turn."""
 
 
 class Retry(Record):
@@ -63,6 +72,8 @@ class Retry(Record):
     """Scores of the same session."""
     interrupted: Retries = 5
     """Of attempts that arena itself ended with an error. One that was killed with the sweep is always made again."""
+    starved: Retries = 2
+    """Of sessions that waited too long for a shared GPU. Each time one agent fewer works at once."""
     after: Duration = "1m"
     """Wait before the first attempt after a provider's failure; four times as long before each further one."""
 

@@ -98,6 +98,8 @@ def row_tags(row: Row) -> tuple[str, ...]:
         tags.append("unpinned")
     if row.without_backoff:
         tags.append("without back-off")
+    if row.gpu_access == "leased":
+        tags.append("shared GPUs, by turns")
     return tuple(tags)
 
 

@@ -32,6 +32,8 @@ class Places:
     """Whether a session has a GPU to itself. False with leases, and on `cpu`."""
     lease_s: float = 120.0
     """A lease lasts this long at most."""
+    leased: bool = False
+    """Whether sessions take leases."""
 
 
 @dataclass(frozen=True)

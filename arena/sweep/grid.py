@@ -11,12 +11,18 @@ from arena.agents.run_spec import RunSpec
 from arena.errors import Faults, UsageError
 from arena.gateway.config import Caps
 from arena.gateway.network import network
-from arena.plan import hardware_on, plan, unscorable
+from arena.plan import hardware_on, plan, seconds, unscorable
 from arena.sandboxes.limits import machine_bytes
-from arena.schema import Cell, Grid, Hardware, ModelChoice, Record, Sweep, SweepPlace
+from arena.schema import Cell, GpuAccess, Grid, Hardware, ModelChoice, Place, Record, Sweep, SweepPlace
+from arena.sweep.broker import Places
 
 LEAST_BYTES = 4 << 30
 """Memory of a session, where `parallel: auto` decides how many there are."""
+AGENTS_PER_GPU = 6
+"""With leases. With 6 the simulated wait for a turn is 36 s (99 %), with 8 75 s (docs/measurements/sweeps.md)."""
+GPUS_PER_JUDGE = 5
+JUDGE_CORES = 2
+"""Of each judge's own, at most a quarter of all."""
 
 
 class PlannedSession(Record):
@@ -27,7 +33,9 @@ class PlannedSession(Record):
     problem: str
     hardware: str
     parallel: int
-    """Sessions at once on this machine."""
+    """Sandboxes at once that share this machine's memory."""
+    access: GpuAccess = "exclusive"
+    lease: str = "120s"
 
     def spec(self, gpu: int = 0, place: SweepPlace | None = None) -> RunSpec:
         """Resolve it. ArenaError."""
@@ -47,6 +55,8 @@ class PlannedSession(Record):
             unpinned=choice.unpinned,
             exclude_backoff=grid.exclude_backoff,
             parallel=self.parallel,
+            gpu_access=self.access,
+            lease=self.lease,
             sweep=place,
         )
 
@@ -77,21 +87,55 @@ def hardware_of(sweep: Sweep) -> Hardware:
     return hardware_on(sweep.hardware, min(sweep.place.gpus))
 
 
-def parallel_on(sweep: Sweep, hardware: Hardware) -> int:
-    """Sessions at once. UsageError where the machine has no room for as many as asked."""
-    asked, gpus = sweep.place.parallel, len(sweep.place.gpus)
-    if hardware.profile == "gpu":
-        if asked != "auto" and asked > gpus:
-            raise UsageError(f"place.parallel: {asked} sessions need {asked} GPUs, one each; place.gpus names {gpus}")
-        return gpus if asked == "auto" else asked
-    room = machine_bytes() // LEAST_BYTES
+def places_on(sweep: Sweep, hardware: Hardware) -> Places:
+    """What of this machine is given out. UsageError where it has no room for as many sessions as asked."""
+    place, on_gpu = sweep.place, hardware.profile == "gpu"
+    judges = _judges(place, on_gpu)
+    agents = tuple(sorted(place.gpus - judges)) if on_gpu else (0,)
+    owned = on_gpu and place.access == "exclusive"
+    cores, room = len(os.sched_getaffinity(0)), machine_bytes() // LEAST_BYTES
+    asked = place.parallel
     if asked == "auto":
-        return max(1, min(len(os.sched_getaffinity(0)) // 2, room))
-    if asked > max(1, room):
+        most = len(agents) if owned else AGENTS_PER_GPU * len(agents) if on_gpu else cores
+        asked = max(1, most if owned else min(most, cores // 2, room))
+    if owned and asked > len(agents):
+        kept = f", {len(judges)} of them for the judge" if judges else ""
+        raise UsageError(
+            f"place.parallel: {asked} sessions need {asked} GPUs, one each; place.gpus names {len(place.gpus)}{kept}"
+        )
+    if not owned and asked > max(1, room):
         raise UsageError(
             f"place.parallel: {asked} sessions need {asked * LEAST_BYTES >> 30} GiB of memory; this machine has room for {room}"
         )
-    return asked
+    return Places(asked, agents, tuple(sorted(judges)), owned, seconds(place.lease, "place.lease"), place.access == "leased")
+
+
+def _judges(place: Place, on_gpu: bool) -> frozenset[int]:
+    """The GPUs that only the judge uses. UsageError."""
+    if not on_gpu:
+        return frozenset()
+    if place.judge == "auto":
+        count = max(1, round(len(place.gpus) / GPUS_PER_JUDGE)) if len(place.gpus) > 1 else 0
+        return frozenset(sorted(place.gpus)[:count])
+    if unknown := place.judge - place.gpus:
+        raise UsageError(f"place.judge: GPU {min(unknown)} is none of place.gpus ({', '.join(map(str, sorted(place.gpus)))})")
+    if place.judge == place.gpus:
+        raise UsageError("place.judge: leave the agents a GPU of place.gpus")
+    return place.judge
+
+
+def shares(places: Places) -> int:
+    """Sandboxes that may be at work at once: they share the memory."""
+    return places.sessions + len(places.judges) + places.leased * len(places.agents)
+
+
+def cores(places: Places) -> tuple[frozenset[int] | None, frozenset[int] | None]:
+    """The processors of the agents, and those of the judge; None where one does not work beside the other."""
+    if not places.judges:
+        return None, None
+    every = sorted(os.sched_getaffinity(0))
+    kept = min(JUDGE_CORES * len(places.judges), len(every) // 4)
+    return (frozenset(every[:-kept]), frozenset(every[-kept:])) if kept else (None, None)
 
 
 def cells(sweep: Sweep, hardware: Hardware, parallel: int) -> tuple[PlannedCell, ...]:
@@ -125,7 +169,15 @@ def _sessions(sweep: Sweep, hardware: Hardware, parallel: int) -> Iterator[Plann
         choices = [ModelChoice(model=each) if isinstance(each, str) else each for each in grid.models]
         for problem in _problems(grid, hardware):
             for choice in choices:
-                yield PlannedSession(grid=grid, choice=choice, problem=problem, hardware=hardware.name, parallel=parallel)
+                yield PlannedSession(
+                    grid=grid,
+                    choice=choice,
+                    problem=problem,
+                    hardware=hardware.name,
+                    parallel=parallel,
+                    access=sweep.place.access,
+                    lease=sweep.place.lease,
+                )
 
 
 def _problems(grid: Grid, hardware: Hardware) -> list[str]:

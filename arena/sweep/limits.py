@@ -66,8 +66,7 @@ class Limits:
             return "wait"
         cap_usd = self.sweep.stop.cost_usd
         if cap_usd is not None and reservation(trial):
-            reserved = sum(reservation(other) for other in (*at_work, trial))
-            if spent_usd + reserved > cap_usd:
+            if spent_usd + reserved_usd([*at_work, trial]) > cap_usd:
                 return "cost"
         return ""
 
@@ -81,6 +80,11 @@ class Limits:
 def reservation(trial: Trial) -> float:
     """USD that a session of it may use at most; 0 without a model."""
     return (trial.planned.session.grid.max_cost or 0.0) if trial.planned.cell.route else 0.0
+
+
+def reserved_usd(at_work: Sequence[Trial]) -> float:
+    """USD that these sessions may use at most."""
+    return sum(map(reservation, at_work))
 
 
 def spent_usd(made: Mapping[Trial, Sequence[Attempt]]) -> float:

@@ -1,37 +1,40 @@
-"""Work through a sweep: sessions in waves, then their scores with nothing of ours beside them, until every trial counts.
+"""Work through a sweep until every trial counts: sessions, then their scores with nothing of ours beside them on the same GPU.
 
-No session starts while a score waits or is taken, and no score is taken while a session is at work: what agents do on this
-machine cannot disturb a score. All that is known lies in the run folders: a sweep may be killed at any moment and started again.
+What may start is decided by the routes and the cost (limits.py) and by the places (broker.py). All that is known lies in the run
+folders: a sweep may be killed at any moment and started again.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
-import json
 import os
-import selectors
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from arena import paths
 from arena.errors import UsageError
 from arena.results import run_folder
 from arena.results.board import Naive
 from arena.schema import Sweep, SweepPlace
+from arena.sweep import broker, grid
+from arena.sweep.broker import Cut, Granted, LeftOut, Places
 from arena.sweep.grid import PlannedCell, Trial
-from arena.sweep.limits import Limits, spent_usd
+from arena.sweep.limits import Limits, reserved_usd, spent_usd
+from arena.sweep.node import Node, Said
 from arena.sweep.progress import Attempt, Problem, Step, attempts, by_trial, next_step, sure
 
 POLL_S = 0.5
+QUEUE_S = 5.0
+"""Between two words to a session on how many are before it in the queue for a GPU."""
+FULL = (errno.ENOSPC, errno.EROFS, errno.EDQUOT)
 Phase = Literal["play", "judge"]
 
 
@@ -42,17 +45,10 @@ class Child:
     trial: Trial
     kind: Phase
     gpu: int
-    process: subprocess.Popen[bytes]
     begun_s: float
-    lines: bytearray = field(default_factory=bytearray)
     last: dict[str, Any] = field(default_factory=dict)
-    """The last line it wrote."""
-
-    @property
-    def out(self) -> IO[bytes]:
-        """Its standard output."""
-        assert self.process.stdout is not None
-        return self.process.stdout
+    """The last line it wrote on its progress or its end."""
+    told_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,15 @@ class View:
     trials: tuple[TrialState, ...]
     limits: Limits
     spent_usd: float
+    places: Places
+    broker: broker.State | None = None
+    """What is given out; None when the sweep is not at work."""
     stopping: bool = False
+
+    @property
+    def reserved_usd(self) -> float:
+        """What sessions at work may still use."""
+        return reserved_usd([state.trial for state in self.trials if state.doing and state.doing.kind == "play"])
 
 
 Say = Callable[[str, View], None]
@@ -87,7 +91,7 @@ def survey(sweep: Sweep, planned: Sequence[Trial], known: dict[str, Attempt]) ->
         made[trial] = []
         for state in states:
             attempt = known.get(state.run.run_id) or attempts(state)
-            if attempt.outcome in ("counted", "provider_error"):
+            if attempt.outcome in ("counted", "provider_error", "starved"):
                 known[attempt.run_id] = attempt
             made[trial].append(attempt)
     return made
@@ -112,27 +116,33 @@ class Scheduler:
         self,
         sweep: Sweep,
         planned: Sequence[Trial],
-        parallel: int,
-        gpus: Sequence[int],
+        places: Places,
         folder: Path,
         say: Say,
         naive: Mapping[Problem, Naive],
     ) -> None:
-        self._sweep, self._planned, self._parallel, self._gpus, self._say = sweep, planned, parallel, gpus, say
+        self._sweep, self._planned, self._say = sweep, planned, say
         self._folder = folder
         self._naive = naive
         """For `stop.when`: as it was when the command began."""
         self._limits = Limits(sweep)
+        self._node = Node(folder)
+        self._broker = broker.State(places)
+        self._agent_cpus, self._judge_cpus = grid.cores(places)
         self._at_work: dict[int, Child] = {}
+        self._started = 0
         self._known: dict[str, Attempt] = {}
         self._errors: Counter[Trial] = Counter()
         """Processes of a trial that ended without a run or a score to show for it."""
         self._made: dict[Trial, list[Attempt]] = {}
         self._sure: set[PlannedCell] = set()
+        self._to_judge: dict[str, Trial] = {}
+        """Trials that wait for the judge, by their party at the broker."""
         self._interrupts = 0
         self._told = False
         """Whether people know that the sweep is being stopped."""
-        self._selector = selectors.DefaultSelector()
+        self._full = ""
+        """Why nothing more can be kept on the disk."""
 
     def work(self) -> int:
         """Work until nothing is left to do; the exit code."""
@@ -151,15 +161,15 @@ class Scheduler:
                     self._wait(POLL_S)
                 elif self._interrupts:
                     return 130
+                elif self._full:
+                    return 1
                 elif (code := self._finished()) is not None:
                     return code
                 else:
                     self._sleep()
         finally:
             signal.signal(signal.SIGINT, before)
-            for child in self._at_work.values():
-                child.process.kill()
-                child.process.wait()
+            self._node.kill()
 
     def _survey(self) -> None:
         self._made = survey(self._sweep, self._planned, self._known)
@@ -171,7 +181,8 @@ class Scheduler:
         states = [
             TrialState(trial, tuple(self._made.get(trial, ())), self._step(trial), doing.get(trial)) for trial in self._planned
         ]
-        return View(tuple(states), self._limits, spent_usd(self._made), bool(self._interrupts))
+        places = self._broker.places
+        return View(tuple(states), self._limits, spent_usd(self._made), places, self._broker, bool(self._interrupts))
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += 1
@@ -192,92 +203,128 @@ class Scheduler:
 
     def _start(self) -> None:
         """Start what may start now."""
-        kinds = {child.kind for child in self._at_work.values()}
-        if self._interrupts or self._waiting("wait"):
+        if self._interrupts or self._full or self._waiting("wait"):
             return  # a killed sweep's processes end by themselves; nothing is to be scored beside them
-        to_judge = self._waiting("judge")
-        if "play" not in kinds:
-            for trial in to_judge:
-                if gpu := self._free():
-                    run_id = next(one.run_id for one in self._made[trial] if one.outcome in ("unjudged", "judge_failed"))
-                    self._begin(trial, "judge", gpu[0], {"judge": run_id})
-        if to_judge or "judge" in kinds:
-            return
+        self._to_judge = {_judge_of(trial): trial for trial in self._waiting("judge")}
+        for party in self._to_judge:
+            self._broker = broker.ask_judge(self._broker, party)
+        self._give()
         for trial in self._waiting("play"):
-            if len(self._at_work) >= self._parallel:
+            sessions = [child.trial for child in self._at_work.values() if child.kind == "play"]
+            if self._full or len(sessions) >= self._broker.places.sessions:
                 return
-            sessions = [child.trial for child in self._at_work.values()]
             if self._limits.blocks(trial, sessions, spent_usd(self._made), time.monotonic()):
                 continue
-            cell = trial.planned
-            # On `cpu` every session has the same place.
-            gpu = self._free() if cell.cell.hardware != "cpu" else list(self._gpus)
-            if not gpu:
+            self._broker, granted = broker.try_session(self._broker, self._started + 1)
+            if granted is None:
                 return
+            cell = trial.planned
             place = SweepPlace(name=self._sweep.name, trial=trial.number, attempt=len(self._made[trial]) + 1)
             order = {
                 "play": cell.session.model_dump(mode="json"),
                 "cell": cell.cell.model_dump(mode="json"),
                 "place": place.model_dump(),
+                "cpus": sorted(self._agent_cpus) if self._agent_cpus else None,
             }
-            self._begin(trial, "play", gpu[0], order)
+            self._begin(trial, "play", granted.gpu, order)
 
-    def _free(self) -> list[int]:
-        busy = {child.gpu for child in self._at_work.values()}
-        return [gpu for gpu in self._gpus if gpu not in busy]
+    def _give(self) -> None:
+        """Let the broker give out what is free, and do what it says."""
+        for party in self._broker.judges_waiting:
+            if self._interrupts or self._full or party not in self._to_judge:
+                self._broker = broker.gone(self._broker, party)
+        self._broker, acts = broker.give(self._broker, time.monotonic())
+        for act in acts:
+            match act:
+                case Granted(party, "judge", gpu):
+                    trial = self._to_judge.pop(str(party))
+                    run_id = next(one.run_id for one in self._made[trial] if one.outcome in ("unjudged", "judge_failed"))
+                    # The process that scores is a party of its own, whose end gives the turn back.
+                    self._broker = _renamed(self._broker, party, self._started + 1)
+                    cpus = sorted(self._judge_cpus) if self._judge_cpus else None
+                    self._begin(trial, "judge", gpu, {"judge": run_id, "beside": self._beside(), "cpus": cpus})
+                case Granted(party, "lease", gpu):
+                    self._node.tell(_number(party), {"lease": {"gpu": gpu, "lease_s": self._broker.places.lease_s}})
+                case Cut(party, _):
+                    self._node.tell(_number(party), {"cut": True})
+                case LeftOut(party, gpu):
+                    trial = self._at_work[_number(party)].trial
+                    self._say(f"GPU {gpu} is left out: a command of {name_of(trial)} was killed and has not ended", self.view())
+
+    def _beside(self) -> str:
+        """What is at work while a score is taken, for its record."""
+        places = self._broker.places
+        if not places.judges:
+            others = f", up to {len(places.agents) - 1} other scores on GPUs of their own" * (len(places.agents) > 1)
+            return f"waves: no session of its sweep{others}"
+        cores = ", on other cores" * bool(self._judge_cpus)
+        return f"apart: up to {places.sessions} sessions of its sweep, on other GPUs{cores}"
 
     def _begin(self, trial: Trial, kind: Phase, gpu: int, order: Mapping[str, object]) -> None:
-        command = [sys.executable, "-m", "arena.sweep.child", str(os.getpid())]
+        self._started += 1
+        number = self._started
         try:
-            with (self._folder / "children.log").open("ab") as log:
-                # A session of its own: Ctrl-C is for the sweep alone.
-                process = subprocess.Popen(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
-                )
+            self._node.start(number, {**order, "gpu": gpu})
         except OSError as error:  # no memory, no processes or no disk left: those at work go on
+            self._broker = broker.gone(self._broker, number)
             self._errors[trial] += 1
+            self._failed_to_keep(error)
             self._say(f"{name_of(trial)}: cannot be started: {error.strerror}", self.view())
             return
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            process.stdin.write(json.dumps({**order, "gpu": gpu}).encode())
-            process.stdin.close()
-        except BrokenPipeError:
-            pass  # it has ended, and is noticed below
-        os.set_blocking(process.stdout.fileno(), False)
-        self._at_work[process.pid] = Child(trial, kind, gpu, process, time.monotonic())
-        self._selector.register(process.stdout, selectors.EVENT_READ, process.pid)
+        self._at_work[number] = Child(trial, kind, gpu, time.monotonic())
         self._say(f"{name_of(trial)}: {'agent at work' if kind == 'play' else 'scoring'}", self.view())
 
+    def _failed_to_keep(self, error: OSError) -> None:
+        """Start nothing more when the disk of the results is full or can only be read."""
+        if error.errno in FULL and not self._full:
+            self._full = f"{paths.home()}: {error.strerror}"
+            self._say(f"{self._full}: nothing more is started. Make room, then the same command goes on", self.view())
+
     def _wait(self, limit_s: float) -> None:
-        """Read what the processes say, and take the ends of those that ended."""
-        for key, _ in self._selector.select(limit_s):
-            child = self._at_work[key.data]
-            if chunk := os.read(child.out.fileno(), 1 << 16):
-                child.lines += chunk
-                *whole, rest = bytes(child.lines).split(b"\n")
-                child.lines[:] = rest
-                child.last = json.loads(whole[-1]) if whole else child.last
+        """Take what the processes say, and the ends of those that ended."""
+        next_s = broker.next_s(self._broker)
+        if next_s is not None:
+            limit_s = min(limit_s, max(0.0, next_s - time.monotonic()))
+        for happened in self._node.poll(limit_s):
+            number = happened.number
+            if not isinstance(happened, Said):
+                self._ended(number, happened.code)
+            elif "lease" in happened.line:
+                self._lease(number, happened.line["lease"])
             else:
-                self._ended(child)
+                self._at_work[number].last = happened.line
+        self._give()
+        self._tell_the_queue()
         self._say("", self.view())
 
-    def _ended(self, child: Child) -> None:
-        self._selector.unregister(child.out)
-        child.out.close()
-        child.process.wait()
-        del self._at_work[child.process.pid]
+    def _lease(self, number: int, asked: str) -> None:
+        """A session asks for a turn on a GPU, leaves the queue, or gives its turn back."""
+        if asked == "ask":
+            self._broker = broker.ask_lease(self._broker, number)
+        else:
+            self._broker = broker.leave_queue(broker.end_lease(self._broker, number), number)
+        self._give()
+
+    def _tell_the_queue(self) -> None:
+        now_s = time.monotonic()
+        for party in self._broker.leases_waiting:
+            child = self._at_work[_number(party)]
+            if now_s - child.told_s > QUEUE_S:
+                child.told_s = now_s
+                self._node.tell(_number(party), {"ahead": broker.ahead(self._broker, party)})
+
+    def _ended(self, number: int, code: int) -> None:
+        child = self._at_work.pop(number)
+        self._broker = broker.gone(self._broker, number)
         trial, before = child.trial, self._made[child.trial]
         self._survey()
         made = self._made[trial]
-        if child.process.returncode or "run" not in child.last:
-            why = (
-                child.last.get("error")
-                or f"its process ended with exit code {child.process.returncode}; see {self._folder / 'children.log'}"
-            )
+        if code or "run" not in child.last:
+            why = child.last.get("error") or f"its process ended with exit code {code}; see {self._folder / 'children.log'}"
             if child.kind == "judge" or not any(one.failed for one in made[len(before) :]):
                 self._errors[trial] += 1  # nothing on the disk tells of it
             self._say(f"{name_of(trial)}: {why}", self.view())
+            self._look_at_the_disk()
             return
         last = made[-1]
         if child.kind == "play":
@@ -290,8 +337,20 @@ class Scheduler:
             self._say(f"{name_of(trial)}: {last.verdict}   ({done} of {len(self._planned)} trials)", self.view())
         else:
             self._say(f"{name_of(trial)}: {last.outcome.replace('_', ' ')}, does not count", self.view())
+        if last.outcome == "starved" and (sessions := self._broker.places.sessions) > 1:
+            self._broker = replace(self._broker, places=replace(self._broker.places, sessions=sessions - 1))
+            change = f"{sessions - 1} sessions at once from now on: this one waited too long for a GPU"
         if change:
             self._say(change, self.view())
+
+    def _look_at_the_disk(self) -> None:
+        """After a process that failed: whether the results can still be kept."""
+        try:
+            with (paths.workspaces() / ".room").open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, run_folder.ROOM_BYTES)
+            (paths.workspaces() / ".room").unlink()
+        except OSError as error:
+            self._failed_to_keep(error)
 
     def _finished(self) -> int | None:
         """The exit code when nothing is left that may start at any time; None while some trial waits."""
@@ -314,16 +373,30 @@ class Scheduler:
         self._say("", self.view())
 
 
+def _judge_of(trial: Trial) -> str:
+    """The party that waits for the judge's turn before there is a process."""
+    return name_of(trial) + trial.planned.cell.model_dump_json()
+
+
+def _renamed(state: broker.State, party: broker.Party, number: int) -> broker.State:
+    return replace(state, judges={(number if each == party else each): gpu for each, gpu in state.judges.items()})
+
+
+def _number(party: broker.Party) -> int:
+    assert isinstance(party, int)
+    return party
+
+
 def name_of(trial: Trial) -> str:
     """A trial in a line for people."""
     return f"{trial.planned.label} on {trial.planned.cell.problem}, trial {trial.number}"
 
 
-def status(sweep: Sweep, planned: Sequence[Trial], naive: Mapping[Problem, Naive]) -> View:
+def status(sweep: Sweep, planned: Sequence[Trial], naive: Mapping[Problem, Naive], places: Places) -> View:
     """The sweep as its run folders tell it, without working on it."""
     made = survey(sweep, planned, {})
     enough = sure(made, sweep, naive)
     steps = {trial: next_step(made[trial], sweep.retry) for trial in planned}
     spared = {trial for trial in planned if steps[trial] == "play" and trial.planned in enough}
     states = [TrialState(trial, tuple(made[trial]), "spared" if trial in spared else steps[trial]) for trial in planned]
-    return View(tuple(states), Limits(sweep), spent_usd(made))
+    return View(tuple(states), Limits(sweep), spent_usd(made), places)

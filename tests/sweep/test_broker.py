@@ -1,6 +1,7 @@
 """The broker under random asks, ends, deaths and times. `python tests/sweep/test_broker.py 20000` tries so many more."""
 
 import sys
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class World:
         self.commands: dict[int, Any] = {}
         """GPUs with a command that has not ended, whatever the broker knows of it."""
 
-    def act(self, kind: str, party: str, after_s: float) -> None:
+    def act(self, kind: str, party: Hashable, after_s: float) -> None:
         """Let something happen, and give out what is free then."""
         state = self.state
         if kind == "session" and party not in state.judges and party not in state.judges_waiting:
@@ -70,11 +71,11 @@ class World:
         self.give()
         self.check()
 
-    def end(self, party: str) -> None:
+    def end(self, party: Hashable) -> None:
         self.commands = {gpu: by for gpu, by in self.commands.items() if by != party}
         self.state = broker.end_lease(self.state, party)
 
-    def forget(self, party: str) -> None:
+    def forget(self, party: Hashable) -> None:
         if party in self.asked:
             del self.asked[party]
             self.order.remove(party)

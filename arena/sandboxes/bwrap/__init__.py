@@ -35,10 +35,13 @@ from arena.sandboxes.profile import Bind, Gathered, Profile, compiled, init_comm
 from arena.sandboxes.programs.launch import STAGING
 from arena.sandboxes.python_env import current_python
 from arena.sandboxes.running import PROOF_S, START_LIMIT_S, SandboxHandle, await_dying, become_subreaper, handshake
+from arena.sandboxes.shared_workspace import sharing
 from arena.sandboxes.watchdog import process_tree
 from arena.sandboxes.workspace_mount import WorkspaceMount
 from arena.system import process
 
+BESIDE_S = 5.0
+"""A sandbox beside another waits so long for the end of one that is dying."""
 OLDEST = (0, 8)  # first bwrap with --disable-userns
 SETTINGS = {
     "kernel.apparmor_restrict_unprivileged_userns": (
@@ -68,6 +71,9 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
         uid = stack.enter_context(throw_away_user()) if os.geteuid() == 0 else None
         group = stack.enter_context(cgroup.SandboxCgroup(spec.limits, cgroup.arena_cgroups(), fair=spec.kind == "agent"))
         mount = bounded_workspace(spec, uid, stack)
+        another = stack.enter_context(sharing(mount)) if mount is not None and spec.shared else None
+        if another is not None:
+            mount = another()
         if mount is not None:
             spec = replace(spec, workspace=mount.path)
         host = survey(arena_secrets() if secrets is None else secrets)
@@ -75,7 +81,29 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
         checks, enforced = limit_checks(spec, group, mount)
         running = start(spec, shown, uid, group, mount, group.in_force | enforced)
         running.workspace, running.before_kill = spec.workspace, group.prepare_kill
+        running.uid, running.another = uid, another
         yield stack.enter_context(lifetime(running, checks, group.exceeded, mount))
+
+
+@contextmanager
+def run_beside(first: RunningSandbox, spec: SandboxSpec) -> Iterator[RunningSandbox]:
+    """Start a sandbox of the same user with the workspace of `first`, whose spec was `shared`. It must end before `first` does.
+
+    It has namespaces, /tmp, HOME, limits and processes of its own: neither sees the other but by the workspace. SandboxError.
+    """
+    assert isinstance(first, SandboxHandle)
+    await_dying(BESIDE_S)
+    with ExitStack() as stack:
+        group = stack.enter_context(cgroup.SandboxCgroup(spec.limits, cgroup.arena_cgroups(), fair=spec.kind == "agent"))
+        mount = first.another() if first.another else None
+        # The first sandbox's own limit holds for the workspace of both.
+        limits = replace(spec.limits, workspace_bytes=None, workspace_files=None)
+        spec = replace(spec, workspace=mount.path if mount else first.workspace, limits=limits)
+        shown = profile(spec, current_python(), survey(arena_secrets()))
+        checks, enforced = limit_checks(spec, group, mount)
+        running = start(spec, shown, first.uid, group, mount, group.in_force | enforced)
+        running.workspace, running.before_kill = spec.workspace, group.prepare_kill
+        yield stack.enter_context(lifetime(running, checks, group.exceeded, None))
 
 
 def start(
