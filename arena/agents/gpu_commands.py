@@ -367,8 +367,8 @@ def _prompted(lease_s: float) -> str:
     """What PROMPT.md says of the command."""
     return (
         "\nThe GPUs of this machine are shared. `gpu COMMAND...` waits for a turn on one, runs the command there, and ends with "
-        f"its exit code; a turn lasts {lease_s:g} s at most. `python check.py` and `python benchmark.py` do so by themselves. The "
-        "time that you wait for others is added to yours.\n"
+        f"its exit code; a turn lasts {lease_s:g} s at most. `python check.py` and `python benchmark.py` do so by themselves. "
+        "The time that you wait for others is added to yours.\n"
     )
 
 

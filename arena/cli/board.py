@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,14 +14,19 @@ from rich.table import Table
 from rich.text import Text
 
 from arena.cli.console import clock, on_a_terminal, people, safe, tell
+from arena.files import documents
 from arena.plan import seconds
 from arena.sweep.scheduler import TrialState, View
+
+KEPT_EVERY_S = 2.0
 
 
 class Board:
     """Shows a sweep for the length of a `with` block."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: Path) -> None:
+        """`file` gets what programs are told. It is no state: only `--status` reads it, while the sweep is at work."""
+        self._file, self._kept_s = file, 0.0
         self._live = Live(console=people, auto_refresh=False, transient=True) if on_a_terminal else None
 
     def __enter__(self) -> Self:
@@ -32,9 +39,14 @@ class Board:
             self._live.stop()
 
     def say(self, text: str, view: View) -> None:
-        """Print a line, if there is one, and draw the table anew."""
+        """Print a line, if there is one, draw the table anew, and keep it for `--status`."""
         if text:
             tell(safe(text))
+        now_s = time.monotonic()
+        if text or now_s - self._kept_s > KEPT_EVERY_S:
+            self._kept_s = now_s
+            with suppress(OSError):  # a full disk ends the sweep by itself, and says so
+                documents.write_json(self._file, record(view))
         if self._live:
             self._live.update(Group(table(view), Text(summary(view))), refresh=True)
 
@@ -65,8 +77,12 @@ def _cell(states: list[TrialState]) -> str:
 
 def _doing(state: TrialState) -> str:
     assert state.doing is not None
-    phase = "judge" if state.doing.kind == "judge" else str(state.doing.last.get("phase", "start"))
-    return f"[cyan]{safe(phase)} {clock(time.monotonic() - state.doing.begun_s)}[/]"
+    return f"[cyan]{safe(_phase(state))} {clock(time.monotonic() - state.doing.begun_s)}[/]"
+
+
+def _phase(state: TrialState) -> str:
+    assert state.doing is not None
+    return "judge" if state.doing.kind == "judge" else str(state.doing.last.get("phase", "start"))
 
 
 def summary(view: View) -> str:
@@ -78,13 +94,40 @@ def summary(view: View) -> str:
         parts.append(f"agents' budgets left {duration(left_s)}")
     cap_usd = view.limits.sweep.stop.cost_usd
     if view.spent_usd or cap_usd:
-        parts.append(f"spent {view.spent_usd:.2f} USD" + (f" of {cap_usd:.2f}" if cap_usd else ""))
-    now_s = time.monotonic()
-    parts += [
-        f"route {route} paused {clock(until_s - now_s)}" for route, until_s in view.limits.paused_until.items() if until_s > now_s
-    ]
+        reserved = f" and {view.reserved_usd:.2f} reserved" if view.reserved_usd else ""
+        parts.append(f"spent {view.spent_usd:.2f} USD{reserved}" + (f" of {cap_usd:.2f}" if cap_usd else ""))
+    parts += [words] if (words := _gpus(view)) else []
+    parts += [f"route {route} paused {clock(left_s)}" for route, left_s in paused(view).items()]
     parts += [f"route {route} closed" for route in view.limits.closed]
     return ", ".join(parts) + (", stopping" if view.stopping else "")
+
+
+def paused(view: View) -> dict[str, float]:
+    """Routes that rest, with the seconds until one session tries them."""
+    now_s = time.monotonic()
+    return {route: until_s - now_s for route, until_s in view.limits.paused_until.items() if until_s > now_s}
+
+
+def roles(view: View) -> dict[int, str]:
+    """What each GPU does now; empty on `cpu`."""
+    if all(state.trial.planned.cell.hardware == "cpu" for state in view.trials):
+        return {}
+    places, state = view.places, view.broker
+    found = {gpu: "agents" for gpu in places.agents} | {gpu: "judge" for gpu in places.judges}
+    if state:
+        found |= {gpu: f"{found[gpu]}, in use" for gpu in [*state.leases, *(state.sessions.values() if places.owned else ())]}
+        found |= {gpu: "judge, in use" for gpu in state.judges.values()} | {gpu: "left out" for gpu in state.left_out}
+    return found
+
+
+def _gpus(view: View) -> str:
+    """The GPUs by role, and who waits for one."""
+    by_role: dict[str, list[str]] = {}
+    for gpu, role in sorted(roles(view).items()):
+        by_role.setdefault(role, []).append(str(gpu))
+    text = "; ".join(f"{role} {','.join(gpus)}" for role, gpus in by_role.items())
+    waiting = len(view.broker.leases_waiting) if view.broker else 0
+    return f"GPUs: {text}" * bool(text) + f"; {waiting} wait for a turn" * bool(waiting and text)
 
 
 def duration(seconds_: float) -> str:
@@ -97,8 +140,7 @@ def left(view: View) -> float:
     open_ = [state for state in view.trials if state.step in ("play", "wait")]
     if not open_:
         return 0.0
-    parallel = open_[0].trial.planned.session.parallel
-    return sum(seconds(state.trial.planned.session.grid.budget, "budget") for state in open_) / parallel
+    return sum(seconds(state.trial.planned.session.grid.budget, "budget") for state in open_) / view.places.sessions
 
 
 def record(view: View) -> dict[str, Any]:
@@ -107,6 +149,14 @@ def record(view: View) -> dict[str, Any]:
         "name": view.limits.sweep.name,
         "done": sum(state.step == "done" for state in view.trials),
         "spent_usd": view.spent_usd,
+        "reserved_usd": view.reserved_usd,
+        "cap_usd": view.limits.sweep.stop.cost_usd,
+        "left_s": left(view),
+        "parallel": view.places.sessions,
+        "gpus": {str(gpu): role for gpu, role in sorted(roles(view).items())},
+        "paused_routes_s": paused(view),
+        "closed_routes": dict(view.limits.closed),
+        "at_work": view.at_work,
         "trials": [
             {
                 "model": state.trial.planned.cell.model,
@@ -115,6 +165,7 @@ def record(view: View) -> dict[str, Any]:
                 "problem": state.trial.planned.cell.problem,
                 "trial": state.trial.number,
                 "next": state.step,
+                "doing": _phase(state) if state.doing else None,
                 "attempts": [
                     {"run": attempt.run_id, "outcome": attempt.outcome, "verdict": attempt.verdict or None}
                     for attempt in state.attempts

@@ -1,5 +1,6 @@
 """`arena sweep`: run a grid of cells, or go on with one."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +24,7 @@ from arena.sweep.grid import PlannedCell
 from arena.sweep.progress import LEAST_TRIALS, Problem, problem_of
 from arena.sweep.scheduler import View
 
-FILE = "sweep.yaml"
+FILE, LIVE = "sweep.yaml", "live.json"
 
 
 @click.command()
@@ -89,7 +90,7 @@ def sweep(
         elif file != folder / FILE:
             documents.write_bytes(folder / FILE, file.read_bytes())  # with its comments
         tell(f"sweep {found.name}: {board.summary(view)}, {places.sessions} at once on {safe(hardware.title)}")
-        with board.Board() as shown:
+        with board.Board(folder / LIVE) as shown:
             work = scheduler.Scheduler(found, all_trials, places, folder, shown.say, naive)
             code = work.work()
     render()
@@ -149,6 +150,9 @@ def _show(
 ) -> None:
     """Answer --status and --dry-run."""
     record = board.record(view)
+    folder = paths.sweeps() / found.name
+    if not plans and scheduler.is_held(folder) and (folder / LIVE).exists():
+        record = json.loads((folder / LIVE).read_bytes())  # of the process at work: it knows what its processes do now
     if plans:
         cost_usd = forecast.cost_usd([state.trial for state in view.trials if state.step == "play"], records)
         shows = forecast.shows(found, planned, records)

@@ -12,7 +12,6 @@ from arena.schema import version_1
 from arena.schema.common import Name, Positive, Record
 from arena.schema.score import Score
 
-
 GpuAccess = Literal["exclusive", "leased"]
 """exclusive: a session had a GPU to itself. leased: it ran its programs on shared GPUs by turns, and waited for others."""
 

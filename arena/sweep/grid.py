@@ -94,10 +94,11 @@ def places_on(sweep: Sweep, hardware: Hardware) -> Places:
     agents = tuple(sorted(place.gpus - judges)) if on_gpu else (0,)
     owned = on_gpu and place.access == "exclusive"
     cores, room = len(os.sched_getaffinity(0)), machine_bytes() // LEAST_BYTES
-    asked = place.parallel
-    if asked == "auto":
+    if place.parallel == "auto":
         most = len(agents) if owned else AGENTS_PER_GPU * len(agents) if on_gpu else cores
         asked = max(1, most if owned else min(most, cores // 2, room))
+    else:
+        asked = place.parallel
     if owned and asked > len(agents):
         kept = f", {len(judges)} of them for the judge" if judges else ""
         raise UsageError(

@@ -65,9 +65,8 @@ class Limits:
         if now_s < self.not_before.get(trial, 0.0):
             return "wait"
         cap_usd = self.sweep.stop.cost_usd
-        if cap_usd is not None and reservation(trial):
-            if spent_usd + reserved_usd([*at_work, trial]) > cap_usd:
-                return "cost"
+        if cap_usd is not None and reservation(trial) and spent_usd + reserved_usd([*at_work, trial]) > cap_usd:
+            return "cost"
         return ""
 
     def next_s(self, waiting: Sequence[Trial]) -> float | None:

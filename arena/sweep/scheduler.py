@@ -74,6 +74,11 @@ class View:
     stopping: bool = False
 
     @property
+    def at_work(self) -> bool:
+        """Whether this is the view of the process that works on the sweep."""
+        return self.broker is not None
+
+    @property
     def reserved_usd(self) -> float:
         """What sessions at work may still use."""
         return reserved_usd([state.trial for state in self.trials if state.doing and state.doing.kind == "play"])
@@ -95,6 +100,18 @@ def survey(sweep: Sweep, planned: Sequence[Trial], known: dict[str, Attempt]) ->
                 known[attempt.run_id] = attempt
             made[trial].append(attempt)
     return made
+
+
+def is_held(folder: Path) -> bool:
+    """Whether some process works on the sweep now."""
+    try:
+        with (folder / "lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
+    return False
 
 
 @contextmanager
