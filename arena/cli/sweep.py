@@ -1,6 +1,7 @@
 """`arena sweep`: run a grid of cells, or go on with one."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +23,7 @@ from arena.sweep import forecast, grid, scheduler
 from arena.sweep.forecast import Shows
 from arena.sweep.grid import PlannedCell
 from arena.sweep.progress import LEAST_TRIALS, Problem, problem_of
-from arena.sweep.scheduler import View
+from arena.sweep.scheduler import Shard, View
 
 FILE, LIVE = "sweep.yaml", "live.json"
 
@@ -38,6 +39,7 @@ FILE, LIVE = "sweep.yaml", "live.json"
 @click.option("--name", metavar="NAME", help="Name the sweep; its file is written to sweeps/NAME.")
 @options.hardware
 @click.option("--parallel", type=click.IntRange(1), metavar="N", help="Play this many sessions at once.")
+@click.option("--shard", metavar="I/N", help="Work on the I-th of N parts, beside other commands with the same results folder.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and what is lacking for it. Start and write nothing.")
 @click.option("--status", is_flag=True, help="Show how far the sweep is. Start nothing.")
 @options.as_json
@@ -52,6 +54,7 @@ def sweep(
     name: str | None,
     hardware_name: str | None,
     parallel: int | None,
+    shard: str | None,
     dry_run: bool,
     status: bool,
     as_json: bool,
@@ -83,15 +86,15 @@ def sweep(
     if dry_run or status:
         _show(found, view, planned, records, naive, as_json=as_json, plans=dry_run)
         return
-    folder = paths.sweeps() / found.name
-    with scheduler.held(folder):
+    folder, part = paths.sweeps() / found.name, _shard(shard, found)
+    with scheduler.held(folder, part):
         if file is None:
             documents.write_yaml(folder / FILE, found)
         elif file != folder / FILE:
             documents.write_bytes(folder / FILE, file.read_bytes())  # with its comments
         tell(f"sweep {found.name}: {board.summary(view)}, {places.sessions} at once on {safe(hardware.title)}")
         with board.Board(folder / LIVE) as shown:
-            work = scheduler.Scheduler(found, all_trials, places, folder, shown.say, naive)
+            work = scheduler.Scheduler(found, all_trials, places, folder, shown.say, naive, part)
             code = work.work()
     render()
     tell_table(board.table(work.view()))
@@ -108,6 +111,18 @@ def sweep(
     elif code:
         tell(f"the same command goes on: arena sweep {found.name}")
     context.exit(code)
+
+
+def _shard(given: str | None, sweep: Sweep) -> Shard:
+    """The part of `--shard`. UsageError."""
+    if given is None:
+        return scheduler.WHOLE
+    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", given)
+    if match is None or int(match[1]) > int(match[2]):
+        raise UsageError(f"--shard {given!r}: give the part and their number, such as 1/4 to 4/4")
+    if sweep.stop.cost_usd:
+        raise UsageError("--shard and stop.cost_usd do not go together: a part does not know what the others may still use")
+    return Shard(int(match[1]), int(match[2]))
 
 
 def _file(what: str) -> Path:

@@ -88,6 +88,26 @@ Say = Callable[[str, View], None]
 """Called with a line for people, or an empty one when only times have changed."""
 
 
+@dataclass(frozen=True)
+class Shard:
+    """The part of a sweep's trials that one command works on, of `count` commands that share the results' folder."""
+
+    number: int
+    count: int
+
+    def of(self, planned: Sequence[Trial]) -> tuple[Trial, ...]:
+        """Its trials: every `count`-th, so that each part has all cells as evenly as can be."""
+        return tuple(planned[self.number - 1 :: self.count])
+
+    @property
+    def lock(self) -> str:
+        """The file that this command locks in the sweep's folder."""
+        return "lock" if self.count == 1 else f"lock-{self.number}-of-{self.count}"
+
+
+WHOLE = Shard(1, 1)
+
+
 def survey(sweep: Sweep, planned: Sequence[Trial], known: dict[str, Attempt]) -> dict[Trial, list[Attempt]]:
     """Every trial's attempts, from the run folders. `known` keeps what cannot change any more. UsageError, DataError."""
     found = by_trial(sweep.name, run_folder.list_runs(paths.workspaces()), planned)
@@ -115,10 +135,10 @@ def is_held(folder: Path) -> bool:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path, shard: Shard = WHOLE) -> Iterator[None]:
     """The sweep's folder, for this process alone. UsageError when another works on it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("wb") as lock:
+    with (folder / shard.lock).open("wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -137,8 +157,9 @@ class Scheduler:
         folder: Path,
         say: Say,
         naive: Mapping[Problem, Naive],
+        shard: Shard = WHOLE,
     ) -> None:
-        self._sweep, self._planned, self._say = sweep, planned, say
+        self._sweep, self._all, self._planned, self._say = sweep, planned, shard.of(planned), say
         self._folder = folder
         self._naive = naive
         """For `stop.when`: as it was when the command began."""
@@ -189,7 +210,7 @@ class Scheduler:
             self._node.kill()
 
     def _survey(self) -> None:
-        self._made = survey(self._sweep, self._planned, self._known)
+        self._made = survey(self._sweep, self._all, self._known)
         self._sure = sure(self._made, self._sweep, self._naive)
 
     def view(self) -> View:

@@ -47,7 +47,7 @@ def test_sessions_take_turns_and_the_record_says_so(arena: Arena) -> None:
     assert all(session["leased_s"] >= 1.5 for session in sessions)
     prompt = (arena.runs[0] / "work" / "PROMPT.md").read_text()
     assert "a turn lasts 5 s at most" in prompt and "import gpu_turn" in (arena.runs[0] / "work" / "check.py").read_text()
-    assert "GPU by turns" in arena.board()["LEADERBOARD.md"]
+    assert b"GPU by turns" in arena.board()["LEADERBOARD.md"]
 
 
 @needs_sandbox

@@ -243,3 +243,15 @@ def test_the_manifest_names_the_sweep(arena: Arena) -> None:
     [(_, manifest)] = manifests(arena)
     assert manifest["sweep"] == {"name": "made", "trial": 1, "attempt": 1}
     assert (arena.home / "sweeps" / "made" / "children.log").exists()
+
+
+def test_two_parts_of_a_sweep_are_the_whole(arena: Arena) -> None:
+    file = written(arena, trials=3, cell={"models": ["nop"]})
+    assert "give the part and their number" in arena.refused("sweep", file, "--shard", "3/2")
+    assert "do not go together" in arena.refused("sweep", written(arena, stop={"cost_usd": 1}), "--shard", "1/2")
+    file = written(arena, trials=3, cell={"models": ["nop"]})
+    first = arena("sweep", file, "--shard", "1/2")
+    assert first.code == 0 and len(arena.runs) == 2, first.err
+    second = arena("sweep", file, "--shard", "2/2")
+    assert second.code == 0, second.err
+    assert {trial: len(runs) for trial, runs in trials(arena).items()} == {("nop", "paged_attention", n): 1 for n in (1, 2, 3)}
