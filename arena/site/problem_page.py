@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from arena.schema import BaselineLine, Curve, Passed, Problem, Profile, TimedSha
 from arena.site import plots
 from arena.site.axes import Plot
 from arena.site.index_page import marks, shade
-from arena.site.results import Results, columns, device_of, problem_path, row_name, row_tags, run_path
+from arena.site.results import Link, Results, columns, device_of, problem_path, row_name, row_tags, run_path
 
 SPEEDS = (0.5, 1.0, 2.0)
 """The p of fast_p: shares of counted trials that pass and are at least this many times as fast as a baseline."""
@@ -61,11 +61,11 @@ class ProblemPage(NamedTuple):
     baselines: Sequence[BaselineLine]
     compared: Sequence[BaselineLine]
     """Baselines with times and within the tolerance, against which fast_p is taken."""
-    comparisons: Sequence[tuple[str, str]]
-    """Page and title of each comparison of two runs."""
+    comparisons: Sequence[Link]
+    """Of two runs each."""
 
 
-def pages(results: Results, comparisons: dict[tuple[str, str], list[tuple[str, str]]]) -> list[ProblemPage]:
+def pages(results: Results, comparisons: Mapping[tuple[str, str], Sequence[Link]]) -> list[ProblemPage]:
     """A page for each column of each table. `comparisons`: by hardware and column."""
     return [
         _page(results, table, key, comparisons.get((table.hardware, key), []))
@@ -74,7 +74,7 @@ def pages(results: Results, comparisons: dict[tuple[str, str], list[tuple[str, s
     ]
 
 
-def _page(results: Results, table: Table, key: str, comparisons: Sequence[tuple[str, str]]) -> ProblemPage:
+def _page(results: Results, table: Table, key: str, comparisons: Sequence[Link]) -> ProblemPage:
     column, reached = columns(table)[key], next((found for found in table.reached if found.column == key), None)
     rows = [(number, row) for number, row in enumerate(table.rows, start=1) if key in row.entries]
     trials = [(row, trial) for _, row in rows for trial in row.entries[key].trials]

@@ -58,7 +58,10 @@ def test_show_of_a_run_without_a_result(tested: Arena) -> None:
     shown = tested.json("show", run)
     assert (shown["state"], shown["cell"]["model"], shown["events"][0]["kind"]) == ("unjudged", "nop", "created")
     assert f"{run} unjudged" in tested("show", run).out
-    assert tested.refused("annotate", run, "-v", "clean", "-s", "x") == f"run {run} is unjudged: it has no annotation to review"
+    assert (
+        tested.refused("annotate", run, "-v", "clean", "-s", "x")
+        == f"run {run} is unjudged: only a run with a score can be reviewed"
+    )
 
 
 def test_show_and_the_board_mark_an_unsteady_score(arena: Arena) -> None:
@@ -189,6 +192,15 @@ def test_site_and_open_render_pages(arena: Arena, tmp_path: Path) -> None:
     page = arena.home / "workspaces" / ".site" / "r" / f"{run.run_id}.html"
     assert f"page {page}" in opened.err and (page.parent / run.run_id / "t1.html").exists()
     assert arena.json("list", "runs")[0]["run"] == run.run_id
+
+
+def test_site_compares_two_runs(arena: Arena, tmp_path: Path) -> None:
+    runs = [passed(1), passed(2)]
+    home(arena.home, runs)
+    pair = (runs[0].run_id, "latest")
+    done = arena.json("site", "--out", str(tmp_path / "pages"), "--compare", *pair)
+    assert f"c/{runs[0].run_id}/{runs[1].run_id}.html" in done["files"]
+    assert "one problem on one hardware" in arena.refused("site", "--compare", "latest", "latest")
 
 
 def test_a_site_with_a_key_exits_with_one(arena: Arena, tmp_path: Path) -> None:
