@@ -13,7 +13,7 @@ from arena.site import plots
 from arena.site.axes import Plot
 from arena.site.changes import Change, change
 from arena.site.problem_page import sizes
-from arena.site.results import Place, Results, columns, device_of, row_name, run_path
+from arena.site.results import Demonstration, Place, Results, columns, demonstration, device_of, row_name, run_path
 from arena.site.run_page import ShapeLine, shape_lines, source_of
 
 MOST_ROWS = 6
@@ -34,6 +34,7 @@ class ComparePage(NamedTuple):
 
     path: str
     places: tuple[Place, Place]
+    demonstration: Demonstration | None
     names: tuple[str, str]
     hrefs: tuple[str, str]
     runs: tuple[Annotation, Annotation]
@@ -83,6 +84,7 @@ def page(results: Results, first: Place, second: Place) -> ComparePage:
     return ComparePage(
         path=compare_path(first, second),
         places=(first, second),
+        demonstration=demonstration(results, first.table),
         names=names,
         hrefs=(run_path(ids[0]), run_path(ids[1])),
         runs=runs,

@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from arena.results.board import NOT_COUNTED, Entry, Row, Table, Trial
-from arena.site.results import Link, Results, columns, problem_path, row_name, row_tags, run_path
+from arena.site.results import Demonstration, Link, Results, columns, demonstration, problem_path, row_name, row_tags, run_path
 
 SHADES = 10
 MARKS = {"reward_hack": "†", "rubric_leak": "‡", "bug": "¶", "interesting": "§", "clean": "✓"}
@@ -59,8 +59,7 @@ class Heatmap(NamedTuple):
     """The best baseline within the tolerance at each problem."""
     beside: Sequence[str]
     """The page of the best two rows of each problem side by side; empty without one."""
-    demonstration: bool
-    """Whether every row is a built-in agent."""
+    demonstration: Demonstration | None
 
 
 def heatmaps(results: Results, comparisons: Mapping[tuple[str, str], Sequence[Link]]) -> list[Heatmap]:
@@ -96,7 +95,7 @@ def _heatmap(table: Table, results: Results, comparisons: Mapping[tuple[str, str
         lines=lines,
         best=[best.get(key) for key in keys],
         beside=[next((link.path for link in comparisons.get((table.hardware, key), ())), "") for key in keys],
-        demonstration=bool(table.rows) and all(row.harness == "builtin" for row in table.rows),
+        demonstration=demonstration(results, table),
     )
 
 
