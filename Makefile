@@ -20,6 +20,7 @@ demo-site:
 	@ARENA_HOME=.cache/demonstration .venv/bin/python scripts/demonstration.py
 	@ARENA_HOME=.cache/demonstration .venv/bin/arena curve latest
 	@ARENA_HOME=.cache/demonstration .venv/bin/arena site --runs all
+	@grep -q 'id="curve"' .cache/demonstration/site/r/*climb*.html
 
 test:
 	@scripts/setup test

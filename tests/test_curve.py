@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from command import RUN, Arena, needs_sandbox
 from records import trial
 
 from arena import catalog, curve
@@ -78,18 +77,3 @@ def test_a_run_without_snapshots_has_no_curve(tmp_path: Path):
     run = trial(0.5, problem_digest=catalog.problem_digest("paged_attention"))
     with pytest.raises(UsageError, match="has no snapshots here"):
         curve.measure(run, tmp_path, lambda *_: None, most=3)  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@needs_sandbox
-def test_a_real_curve_is_on_the_page_and_in_no_table(arena: Arena, tmp_path: Path):
-    arena.one_shape()
-    assert arena(*RUN, limit_s=400).code == 0
-    board = arena.board()
-    done = arena("curve", "latest", "--most", "5", limit_s=400)
-    assert done.code == 0, done.err
-    [file] = arena.home.glob("curves/*.yaml")
-    assert arena("leaderboard").code == 0 and arena.board() == board
-    assert arena("site", "--out", str(tmp_path / "pages")).code == 0
-    assert 'id="curve"' in (tmp_path / "pages" / "r" / f"{file.stem}.html").read_text()
