@@ -111,7 +111,7 @@ def passed_checks(trajectory: Path) -> list[float]:
                 calls.add(str(step["id"]))
             elif step["kind"] == "result" and str(step["id"]) in calls and check_result(str(step["output"])) == "passed":
                 times.append(float(step["at_s"]))
-        except (ValueError, TypeError, LookupError, RecursionError):
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
             continue
     return times
 

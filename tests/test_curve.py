@@ -60,6 +60,7 @@ def test_passed_checks_are_found_among_any_lines(tmp_path: Path):
         *(call(4, "cd /workspace && python check.py | tail -1"), result(4, "PASS")),
         *({"kind": "call", "id": "check.py"}, ["check.py"], "PASS", None),
         {"kind": "result", "id": 2, "output": "PASS", "at_s": "PASS"},
+        {"kind": "result", "id": 2, "output": "PASS", "at_s": 10**400},
     ]
     lines = [json.dumps(step) for step in steps]
     (tmp_path / "trajectory.jsonl").write_text("\n".join([*lines, "[" * 9000 + "PASS", "\x00PASS"]))
