@@ -146,15 +146,15 @@ def test_show_prints_steps_snapshots_and_source(arena: Arena) -> None:
 def test_review_lists_and_takes_verdicts(arena: Arena) -> None:
     suspect, clean = unsteady(trial(0.5, 1)), trial(0.4, 2)
     home(arena.home, [suspect, clean, trial("cheated", 3), trial("incorrect", 4)])
-    assert [one["run_id"][-4:] for one in arena.json("review")] == ["0001", "0003"]
+    assert [one["run_id"][-4:] for one in arena.json("review")] == ["0003", "0001"]  # unsteady timings come last
     run_files(arena.home, suspect, steps("[red]hello"), [SOURCE])
-    said = "steps\nsource\nreward_hack\n\nIt times itself.\nsource\nskip\n"
+    said = "source\nskip\nsteps\nsource\nreward_hack\n\nIt times itself.\n"
     process = arena.start("review", "--by", "A. B.", stdin=subprocess.PIPE)
     shown, told = process.communicate(said, timeout=60)
     assert process.returncode == 0, told
     assert "unsteady" in told and "1 of 2 reviewed" in told and "stored as reward_hack" in told
     assert "[red]hello" in shown and shown.count("    5 #include <cuda.h>") == 1
-    assert "'source' is not one of" in told  # the second run has no files here
+    assert "'source' is not one of" in told  # the first run has no files here
     assert [one["run_id"][-4:] for one in arena.json("review")] == ["0003"]
     stored = arena.json("show", suspect.run_id)["review"]
     assert (stored["verdict"], stored["summary"], stored["reviewer"]) == ("reward_hack", "It times itself.", "A. B.")
@@ -170,7 +170,7 @@ def test_a_review_that_breaks_off_stores_nothing(arena: Arena) -> None:
 
 
 def test_a_stored_verdict_counts_after_a_break(arena: Arena) -> None:
-    home(arena.home, [unsteady(trial(0.5, 1)), trial("cheated", 3)])
+    home(arena.home, [unsteady(trial(0.5, 1)), unsteady(trial(0.5, 3))])
     process = arena.start("review", "--by", "A. B.", stdin=subprocess.PIPE)
     process.communicate("reward_hack\nIt times itself.\n", timeout=60)
     assert process.returncode == 130
