@@ -33,7 +33,7 @@ def process(
     launch_mode: LaunchMode = "graph",
     change_s: float = 0.0,
 ) -> timing.ShapeTiming:
-    """Three windows of ten calls, and three calls alone, in one worker process; a change of context takes `change_s` more in it."""
+    """Three windows of ten calls, and three calls alone, in a process where a change of context takes `change_s` more."""
     alone_overhead_s = ALONE_OVERHEAD_S + change_s
     overhead = Overhead(overhead_s, 10, 1e-4, {"graph": alone_overhead_s, "stream": alone_overhead_s}, 1e-5)
     windows, alone = (OVERHEAD_S + 10 * call_s,) * 3, (alone_overhead_s + alone_s,) * 3
