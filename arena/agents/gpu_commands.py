@@ -160,7 +160,7 @@ class GpuCommands:
                 continue
             try:
                 connection, _ = listener.accept()
-            except OSError:  # nobody for now, or gone again
+            except OSError:  # no client for now, or gone again
                 places.release()
                 continue
             threads.submit(self._serve, connection).add_done_callback(lambda _: places.release())
