@@ -101,7 +101,7 @@ def _rendered(selected: SelectedModel, folder: Path, *, login: bool, replay: byt
     harness, model = selected.harness, selected.model
     values = {"model": selected.model_name, "id": model.id or selected.model_name, "effort": launch_effort(selected)}
     values["gateway"] = GATEWAY_URL if model.route is not None and not login else ""
-    values["api"] = launch_api(selected) if model.route is not None else ""
+    values["api"] = launch_api(selected) or ""
     values |= {"turns": str(selected.turns or ""), "profile": "true" if selected.profile else "false"}
     needs_gateway = [name for name, value in harness.env.items() if "{gateway}" in value or KEY in value]
     files = {inside: (folder / name).read_bytes() for inside, name in harness.files.items()}

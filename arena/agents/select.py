@@ -95,9 +95,16 @@ def model_access(selected: SelectedModel, caps: Caps = Caps(), patience_s: float
     model = selected.model
     if model.route is None:
         return None
-    found = route(model.route)
+    found, harness, api = route(model.route), selected.harness, launch_api(selected)
+    if not harness.apis:
+        raise UsageError(f"harness {harness.name} has no `api`, and model {selected.model_name} has a route: give it one")
+    if api is None:
+        spoken = ", ".join(harness.apis)
+        raise UsageError(
+            f"harness {harness.name} speaks {spoken}, and route {model.route} only {', '.join(found.apis)}: choose another"
+        )
     return ModelAccess(
-        api=launch_api(selected),
+        api=api,
         route=found,
         key=key(found),
         model=model.id or selected.model_name,
@@ -108,20 +115,11 @@ def model_access(selected: SelectedModel, caps: Caps = Caps(), patience_s: float
     )
 
 
-def launch_api(selected: SelectedModel) -> Api:
-    """The interface by which a harness asks its model: the first of the route's that it speaks. UsageError without one."""
-    harness, model = selected.harness, selected.model
-    assert model.route is not None
-    if not harness.apis:
-        raise UsageError(f"harness {harness.name} has no `api`, and model {selected.model_name} has a route: give it one")
-    offered = route(model.route).apis
-    for api in offered:
-        if api in harness.apis:
-            return api
-    raise UsageError(
-        f"harness {harness.name} speaks {', '.join(harness.apis)}, and route {model.route} only {', '.join(offered)}: "
-        "choose another"
-    )
+def launch_api(selected: SelectedModel) -> Api | None:
+    """The interface by which a harness asks its model: the first of the route's that it speaks. None without one."""
+    if selected.model.route is None:
+        return None
+    return next((api for api in route(selected.model.route).apis if api in selected.harness.apis), None)
 
 
 def login_network(network: Network, harness: Harness) -> Network:
