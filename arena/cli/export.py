@@ -84,6 +84,26 @@ def dataset(
         tell(f"{len(files)} files in {safe(out)}; set the license in its README.md before you publish it")
 
 
+@export.command("inspect")
+@runs
+@click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Write the logs into this folder.")
+@click.pass_context
+def inspect(context: click.Context, run_ids: tuple[str, ...], out: Path) -> None:
+    """Write RUNs as logs of Inspect, one for each cell with its trials as epochs: `inspect view --log-dir OUT` shows them."""
+    try:
+        from arena.export import inspect_log  # its package is an extra, and takes a second to import
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "inspect_ai":
+            raise
+        raise UsageError("the package inspect-ai is not installed: `pip install 'arena[inspect]'`") from None
+    try:
+        files = inspect_log.write(stored(run_ids), out)
+    except KeyFoundError as error:
+        refused(context, error)
+    else:
+        tell(f"{len(files)} log{'s' * (len(files) != 1)}: {safe(', '.join(map(str, files)))}")
+
+
 def stored(run_ids: tuple[str, ...]) -> list[StoredRun]:
     """The runs of these names, each once, with their files. UsageError for a run without an annotation."""
     found: dict[str, StoredRun] = {}
