@@ -26,7 +26,7 @@ from loop_apis import APIS, Answer
 HOME = Path.home() / ".loop"
 CANDIDATE, SOLUTION = Path("candidate.py"), Path("solution.py")
 FENCE = re.compile(r"^```[ \t]*(?:python|py)?[ \t]*\r?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-CALL_US = re.compile(r": ([0-9.]+) us per call .*?(?:, ([0-9.]+) us alone)?, [0-9.]+ GB/s", re.MULTILINE)
+CALL_US = re.compile(r".{1,300}: ([0-9.]+) us per call .{1,80}?(?:, ([0-9.]+) us alone)?, [0-9.]+ GB/s.{1,80}")
 """A scored shape in what benchmark.py prints: its time among other calls, and that of a call alone. The larger one counts."""
 REPORT_CHARACTERS = 6000
 """Of a program's output that the model sees: its beginning and its end."""
@@ -137,10 +137,13 @@ def shortened(text: str, most: int = REPORT_CHARACTERS) -> str:
 
 
 def seconds(output: str) -> float:
-    """The product of the times that benchmark.py printed for the scored shapes, which orders files as their mean does."""
+    """The product of the times that benchmark.py printed for the scored shapes, which orders files as their mean does.
+
+    1 s without any, so that such a file is the slowest.
+    """
     product = 1.0
-    for among_us, alone_us in CALL_US.findall(output):
-        product *= max(float(among_us), float(alone_us or 0)) / 1e6
+    for found in filter(None, map(CALL_US.fullmatch, output.splitlines())):
+        product *= max(float(found[1]), float(found[2] or 0)) / 1e6
     return product
 
 
@@ -152,7 +155,7 @@ def trial(turn: int, *, profile: bool) -> tuple[float | None, str]:
         return None, report[0]
     code, output = run(f"benchmark-{turn}", ["python", "benchmark.py", "--solution", str(CANDIDATE)])
     report.append(f"`python benchmark.py` printed:\n\n{shortened(output)}")
-    taken = seconds(output) if code == 0 and CALL_US.search(output) else None
+    taken = seconds(output) if code == 0 else None
     if profile:
         _, output = run(f"profile-{turn}", ["python", "/opt/harness/loop_profile.py", str(CANDIDATE)])
         report.append(f"A profile of one call of each size:\n\n{shortened(output)}")

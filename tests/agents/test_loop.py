@@ -321,6 +321,18 @@ def test_a_flood_of_output_is_shortened(tmp_path: Path, capsys: pytest.CaptureFi
     assert len(loop.shortened(output)) < loop.REPORT_CHARACTERS + 100
 
 
+def test_times_are_read_from_scored_shapes_alone() -> None:
+    lines = [
+        "times on one GPU (x)",
+        "B=4 D=64: 20.0 us per call (19.0..21.0), 30.0 us alone, 3.0 GB/s, 0.1 TFLOP/s",
+        "B=8: 40.0 us per call (1.0..2.0), 3.0 GB/s, 0.1 TFLOP/s",
+        "B=1: 5.0 us per call (1.0..2.0), 6.0 us alone",
+    ]
+    assert loop.seconds("\n".join(lines)) == pytest.approx(30e-6 * 40e-6)
+    assert loop.seconds("") == 1.0
+    assert loop.seconds(": 1 us per call " * 100_000 + "\n" + lines[2]) == pytest.approx(40e-6)
+
+
 def test_programs_that_never_end_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "COMMAND_S", 0.5)
     code, output = loop.run("check-1", [sys.executable, "-c", "import time; print('x', flush=True); time.sleep(60)"])
