@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -69,7 +70,10 @@ def eval_log(cell: Cell, trials: Sequence[StoredRun]) -> EvalLog:
     samples = [_sample(trial, number) for number, trial in enumerate(trials, start=1)]
     values = [_value(trial) for trial in trials if leaderboard.outcome(trial.annotation) not in NOT_COUNTED]
     first, last = trials[0], trials[-1]
+    identity = hashlib.sha256(cell.model_dump_json().encode()).hexdigest()
     spec = EvalSpec(
+        run_id=first.annotation.run_id,
+        task_id=identity[:22],
         created=first.time_of(0.0).isoformat(),
         task=f"arena/{cell.problem}",
         task_version=cell.problem_version,

@@ -1,9 +1,7 @@
 """Arena's problems as tasks of Inspect, with a mock model and the real judge."""
 
 import json
-import os
-import subprocess
-import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ EVALUATE = """
 import json, sys
 from inspect_ai import eval as evaluate
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
-from arena.inspect_task import TASKS
 
 def output(step):
     made = ModelOutput.for_tool_call("mockllm/model", step["tool"], step["arguments"]) if "tool" in step else (
@@ -26,8 +23,8 @@ def output(step):
 
 steps, options, folder = json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
 model = get_model("mockllm/model", custom_outputs=[output(step) for step in steps])
-task = TASKS["paged_attention"](hardware="cpu", **options)
-[log] = evaluate(task, model=model, log_dir=folder, display="none", fail_on_error=False)
+given = {"hardware": "cpu", **options}
+[log] = evaluate("arena/paged_attention", task_args=given, model=model, log_dir=folder, display="none", fail_on_error=False)
 scores = log.results.scores if log.results else []
 [sample] = log.samples
 print(json.dumps({
@@ -85,7 +82,10 @@ def test_tools_run_in_the_sandbox_and_a_kernel_passes(arena: Arena, tmp_path: Pa
 @needs_sandbox
 @pytest.mark.parametrize(
     ("text", "answer"),
-    [("no block at all", "missing"), (fenced("import torch\ndef solution(*a): torch.nn.functional.softmax(a[0])"), "forbidden")],
+    [
+        ("no block at all", "missing"),
+        (fenced("import torch\ndef solution(*a): torch.nn.functional.scaled_dot_product_attention(*a)"), "forbidden"),
+    ],
 )
 def test_what_cannot_be_measured_is_a_failure(text: str, answer: str, arena: Arena, tmp_path: Path):
     found = evaluated(arena, tmp_path, {"text": text})
@@ -99,17 +99,12 @@ def test_a_failed_judge_is_an_error_without_a_score(arena: Arena, tmp_path: Path
     assert found["scores"] == {} and "arena's judge gave no score" in found["error"]
 
 
-def test_the_entry_point_names_every_problem(tmp_path: Path):
-    inspect = Path(sys.executable).with_name("inspect")
-    done = subprocess.run([inspect, "list", "tasks"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    words = [str(inspect), "eval", "arena/no_such_problem", "--model", "mockllm/model"]
-    env = {**os.environ, "INSPECT_DISPLAY": "none"}
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False, env=env)
-    assert "no_such_problem" in done.stdout + done.stderr
+def test_the_entry_point_names_every_problem():
     from arena import catalog
     from arena.inspect_task import TASKS
 
+    [point] = entry_points(group="inspect_ai", name="arena")
+    assert point.value == "arena.inspect_task"
     assert TASKS.keys() == catalog.problems().keys()
 
 
