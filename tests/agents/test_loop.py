@@ -19,7 +19,8 @@ from arena.errors import UsageError
 from arena.gateway.config import Caps, ModelAccess
 from arena.gateway.model.policy import check_body, check_head
 from arena.results import annotations
-from arena.schema import Route
+from arena.schema import Route, Sweep
+from arena.sweep import grid
 
 SHIPPED = Path(__file__).resolve().parents[2] / "problems" / "paged_attention" / "solutions"
 ROUTES = {"chat": "/v1", "anthropic": "/v1", "responses": "/v1", "gemini": "/v1beta", "broker": "/api/v1"}
@@ -257,6 +258,16 @@ def test_two_settings_are_two_rows(tmp_path: Path) -> None:
     [table] = leaderboard.build(made).tables
     assert sorted(row_name(row) for row in table.rows) == ["loop/m@1-turn", "loop/m@5-turns", "loop/m@5-turns@profile"]
     assert {row_name(row): row.counted for row in table.rows}["loop/m@5-turns"] == 2
+
+
+def test_a_sweep_may_hold_one_model_with_two_settings() -> None:
+    loops = [{"model": "loop/local/m", "effort": "none", "turns": turns} for turns in (1, 5)]
+    sweep = Sweep.model_validate({"name": "s", "cells": [{"models": loops, "problems": ["paged_attention"]}], "hardware": "cpu"})
+    planned = grid.cells(sweep, grid.hardware_of(sweep), 1)
+    assert [(one.cell.turns, one.label) for one in planned] == [(1, "local/m@none@1-turn"), (5, "local/m@none@5-turns")]
+    twice = sweep.model_copy(update={"cells": (*sweep.cells, *sweep.cells)})
+    with pytest.raises(UsageError, match="is there twice"):
+        grid.cells(twice, grid.hardware_of(sweep), 1)
 
 
 @pytest.mark.parametrize(
