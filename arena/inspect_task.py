@@ -25,6 +25,7 @@ from inspect_ai.tool import Tool, ToolDef
 from inspect_ai.viewer import ViewerConfig
 
 from arena import catalog, paths
+from arena.files.text import render
 from arena.plan import problem_on
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
@@ -39,21 +40,7 @@ SHOWN_CHARACTERS = 6000
 MESSAGES = 100
 ALONE = threading.Lock()
 """Held by everything that computes: a score is taken, and a benchmark run, with nothing of this evaluation beside it."""
-CONTRACT = """
-## How you answer
-
-Your last message holds the whole file `solution.py` in one block that begins with ```python. {means}
-
-`reference.py`:
-
-```python
-{reference}
-```
-"""
-MEANS = {
-    False: "You have no tools, and nothing is run before it counts.",
-    True: "The tools `check` and `benchmark` run check.py and benchmark.py on a whole file that you pass to them.",
-}
+PROMPT = Path(__file__).with_name("inspect_task.md.j2")
 
 
 def task_of(name: str) -> Callable[..., Task]:
@@ -97,7 +84,7 @@ def prompt(problem: Problem, hardware: Hardware, *, tools: bool) -> str:
         text = run_folder.fill_workspace(
             folder, problem, hardware.profile, shapes, machine, None, problem_folder=home, kit_folder=kit
         )
-        return text + CONTRACT.format(means=MEANS[tools], reference=(folder.work / "reference.py").read_text())
+        return render(PROMPT, prompt=text, tools=tools, reference=(folder.work / "reference.py").read_text())
 
 
 def file_in(text: str) -> str:
