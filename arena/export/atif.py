@@ -22,7 +22,7 @@ def document(run: StoredRun) -> dict[str, Any]:
     return {
         "schema_version": VERSION,
         "session_id": annotation.run_id,
-        "agent": {"name": cell.harness, "version": cell.harness_digest[:12], "model_name": model},
+        "agent": {"name": cell.harness, "version": run.program or cell.harness_digest[:12], "model_name": model},
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, start=1)],
         "final_metrics": _final(run, found, len(steps)),
         "extra": {

@@ -21,7 +21,7 @@ from arena.submission import SUBMISSION_BYTES, NoSubmission, read_regular
 
 TRAJECTORY_BYTES = 80 << 20
 """Above the largest trajectory that arena keeps."""
-PROMPT_BYTES = 1 << 20
+PROMPT_BYTES = MANIFEST_BYTES = 1 << 20
 LONGEST_S = 1e7
 """Above any session: a time beyond it is no time."""
 TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
@@ -42,6 +42,8 @@ class StoredRun:
     source: str | None
     """The submission."""
     snapshots: tuple[Stored, ...]
+    program: str | None = None
+    """Version of the agent CLI; None for a harness without one, and where arena's manifest of the run is not here."""
 
     def time_of(self, at_s: float) -> datetime:
         """The UTC time of a step."""
@@ -55,7 +57,15 @@ def read(annotation: Annotation, workspaces: Path) -> StoredRun:
         return StoredRun(annotation, None, (), None, ())
     there = run.snapshots.is_dir() and not run.snapshots.is_symlink()
     kept = [snapshot for snapshot in stored(run.snapshots) if not snapshot.path.is_symlink()] if there else []
-    return StoredRun(annotation, _prompt(run), _steps(run), _source(run, annotation), tuple(kept))
+    return StoredRun(annotation, _prompt(run), _steps(run), _source(run, annotation), tuple(kept), _program(run))
+
+
+def _program(run: RunFolder) -> str | None:
+    try:
+        manifest = json.loads(read_regular(run.folder, run.manifest.name, MANIFEST_BYTES))
+        return str(manifest["program"]["version"])
+    except (NoSubmission, ValueError, KeyError, TypeError):
+        return None
 
 
 def _prompt(run: RunFolder) -> str | None:

@@ -11,7 +11,7 @@ from payloads import PAYLOADS
 from records import trial
 from sites import home, steps
 
-from arena.export import atif
+from arena.export import atif, stored_run
 
 validator = pytest.importorskip("nat.atif", reason="nvidia-nat-atif is not installed: scripts/setup test installs it")
 
@@ -38,6 +38,17 @@ def test_a_run_becomes_a_valid_document(tmp_path: Path):
     assert first.timestamp < second.timestamp
 
 
+def test_the_version_is_that_of_the_agent_cli(tmp_path: Path):
+    run = with_files(tmp_path, known(), session())
+    assert valid(atif.document(run)).agent.version == "b" * 12
+    manifest = tmp_path / "workspaces" / known().run_id / "manifest.json"
+    manifest.write_text(json.dumps({"program": {"version": "2.1.330"}}))
+    assert valid(atif.document(stored_run.read(known(), tmp_path / "workspaces"))).agent.version == "2.1.330"
+    for odd in ("[]", "{", '{"program": null}'):
+        manifest.write_text(odd)
+        assert stored_run.read(known(), tmp_path / "workspaces").program is None
+
+
 def test_without_a_gateway_the_reported_usage_is_added_up(tmp_path: Path):
     run = known()
     run = run.model_copy(update={"session": run.session.model_copy(update={"usage": None})})
@@ -46,8 +57,6 @@ def test_without_a_gateway_the_reported_usage_is_added_up(tmp_path: Path):
 
 
 def test_a_run_without_files_or_number_is_valid(tmp_path: Path):
-    from arena.export import stored_run
-
     found = valid(atif.document(stored_run.read(trial("crashed", 1), tmp_path)))
     assert found.steps == [] and found.extra["verdict"] == "crashed"
 
