@@ -216,7 +216,7 @@ def test_a_real_run_is_scored_and_recorded(arena: Arena, tmp_path: Path) -> None
     text = fenced((SHIPPED / "naive.py").read_text())
     with started(tmp_path / "log", *answers(tmp_path, text)) as stub:
         words = ("run", "-p", "paged_attention", "--hardware", "cpu", "-m", "loop/chat/m-1", "--effort", "low")
-        done = arena(*words, "--turns", "2", "--profile", "--budget", "5m", env=routed(arena, stub), limit_s=200)
+        done = arena(*words, "--turns", "2", "--profile", "--budget", "5m", env=routed(arena, stub), limit_s=280)
     assert done.code == 0, done.err
     [found] = annotations.read_all(arena.home / "annotations")
     assert (found.cell.turns, found.cell.profile, found.score.verdict) == (2, True, "passed")
