@@ -151,8 +151,8 @@ class Model(Record):
     """On a broker's route: the only providers that may answer, in order of preference."""
     effort: str | None = None
     plays: str | None = None
-    """Built-in harness only: the solution of the problem that it replays, `nothing`, or `run:{name}` for a stored run.
-    `{name}` stands for the part of `--model` after the slash."""
+    """Built-in harness only: the solution of the problem that it replays, or several with ` then ` between them; `nothing`; or
+    `run:{name}` for a stored run. `{name}` stands for the part of `--model` after the slash."""
 
 
 class OwnModels(Record):

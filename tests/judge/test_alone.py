@@ -121,7 +121,7 @@ def test_each_process_has_its_own_overhead_of_a_call_alone() -> None:
     assert found.alone_overhead_s == pytest.approx(ALONE_OVERHEAD_S)
 
 
-def test_one_process_whose_overhead_was_disturbed_changes_nothing() -> None:
+def test_one_disturbed_overhead_changes_nothing() -> None:
     found = timed(*[process(100e-6, alone_us / 1e6) for alone_us in (107.0, 80.0, 107.0)])
     assert found.measured_s == pytest.approx(107e-6)
 
