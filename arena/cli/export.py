@@ -10,7 +10,7 @@ import rich_click as click
 from arena import paths
 from arena.cli import options
 from arena.cli.console import answer, data, safe, tell
-from arena.cli.show import find_run
+from arena.cli.show import find_scored
 from arena.cli.site import SHOWN, read_results
 from arena.errors import UsageError
 from arena.export import atif as atif_format
@@ -108,10 +108,7 @@ def stored(run_ids: tuple[str, ...]) -> list[StoredRun]:
     """The runs of these names, each once, with their files. UsageError for a run without an annotation."""
     found: dict[str, StoredRun] = {}
     for name in run_ids:
-        run = find_run(name)
-        if not isinstance(run, Path):
-            raise UsageError(f"run {run.run.run_id} is {run.state}: only a run with an annotation can be exported")
-        annotation = records.read(run)
+        annotation = records.read(find_scored(name, "can be exported"))
         results.check_run_id(annotation.run_id)
         found[annotation.run_id] = stored_run.read(annotation, paths.workspaces())
     return list(found.values())
