@@ -4,10 +4,11 @@
 # make test-slow       tests of more than ten seconds each
 # make test-cli        the seven agent CLIs (2 GB from npm and PyPI) against a stub of their providers
 # make test-site       the pages in Chromium
-# make test-problems   every problem check on the CPU; CI (.ci/run) runs all five tests and demo-site
+# make test-inspect    logs for Inspect, and the problems as its tasks, with inspect-ai, which it installs
+# make test-problems   every problem check on the CPU; CI (.ci/run) runs all six tests and demo-site
 # make clean           remove .venv and the caches
 
-.PHONY: demo demo-site test test-slow test-cli test-site test-problems check clean
+.PHONY: demo demo-site test test-slow test-cli test-site test-inspect test-problems check clean
 
 demo:
 	@scripts/setup demo
@@ -38,6 +39,10 @@ test-cli:
 test-site:
 	@scripts/setup site
 	@.venv/bin/python -m pytest -q -ra -m browser tests/site
+
+test-inspect:
+	@scripts/setup inspect
+	@.venv/bin/python -m pytest -q -ra tests/export
 
 test-problems:
 	@scripts/setup test

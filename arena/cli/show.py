@@ -65,6 +65,7 @@ def _show_annotation(annotation: Annotation) -> None:
     cell, session = annotation.cell, annotation.session
     tell(f"[bold]{safe(annotation.run_id)}[/]")
     effort = f", effort {safe(cell.effort)}" if cell.effort else ""
+    effort += f", {cell.turns} turns{' with profiles' * cell.profile}" if cell.turns else ""
     tell(
         f"{safe(cell.model)} ({cell.harness}{effort}) on {cell.problem} v{cell.problem_version}, {cell.hardware}, "
         f"budget {cell.budget_s:g} s"

@@ -128,6 +128,8 @@ def _data(writer: Writer, results: Results) -> None:
                 "harness": cell.harness,
                 "model": cell.model,
                 "effort": cell.effort or "",
+                "turns": cell.turns or "",
+                "profile": cell.profile,
                 "budget_s": cell.budget_s,
                 "network": session.network,
                 "agent_status": session.agent_status,

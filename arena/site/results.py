@@ -16,7 +16,7 @@ from arena.results import annotations as annotation_files
 from arena.results import baselines as baseline_files
 from arena.results import curves as curve_files
 from arena.results import leaderboard
-from arena.results.board import Board, Column, Row, Table, Trial
+from arena.results.board import Board, Column, Row, Table, Trial, asked_words
 from arena.schema import Annotation, Baselines, Curve, Device, Passed, Problem
 
 Shown = Literal["all", "public", "none"]
@@ -119,7 +119,7 @@ def check_run_id(run_id: str) -> None:
 
 def row_name(row: Row) -> str:
     """A row in words."""
-    return " · ".join(filter(None, (row.harness, row.model, row.effort)))
+    return " · ".join((row.harness, row.model, *asked_words(row)))
 
 
 def row_tags(row: Row) -> tuple[str, ...]:
