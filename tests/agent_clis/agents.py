@@ -22,7 +22,9 @@ CANARY = "sk-canary-7d1f40c2b95e48a3"
 """The provider's real key, as far as arena knows. No sandbox, transcript, record or message may ever hold it."""
 KEY_NAME = "ARENA_STUB_KEY"
 SMALL = "solution = None\n"
-"""A solution that the judge rejects at once, for runs whose score does not matter."""
+"""A solution that the judge rejects at once."""
+UNSCORED = ("--check", "true", "--file", "notes.py")
+"""Words for the stub's command line: it writes no solution, for runs whose score does not matter, in half of the time."""
 
 
 @dataclass(frozen=True)

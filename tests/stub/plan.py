@@ -58,9 +58,9 @@ class Plan:
     """Input tokens added to every answer of the script. Near a model's limit an agent CLI begins to shorten its history."""
 
 
-def turns(solution: str, check: str, extra: Sequence[str], uses: Sequence[Use]) -> tuple[tuple[Act, ...], ...]:
-    """A script that writes `solution`, runs the command `check` and those of `extra` in parallel, and then these tools."""
-    return ((Write("solution.py", solution),), (Run(check), *map(Run, extra)), *((use,) for use in uses))
+def turns(solution: str, file: str, check: str, extra: Sequence[str], uses: Sequence[Use]) -> tuple[tuple[Act, ...], ...]:
+    """A script that writes `solution` to `file`, runs `check` and the commands of `extra` in parallel, and then these tools."""
+    return ((Write(file, solution),), (Run(check), *map(Run, extra)), *((use,) for use in uses))
 
 
 def reply(request: ParsedRequest, plan: Plan, broker: bool, *, crowded: bool = True) -> Reply:
