@@ -62,6 +62,20 @@ AGENTS = {
         ),
         Agent("qwen", "qwen3.8-max-qwen-code", "qwen/qwen3.8-max-0902", "high", _explorer("agent", subagent_type="Explore")),
         Agent(
+            "copilot",
+            "claude-opus-5-5-copilot",
+            "claude-opus-5-5",
+            "max",
+            ("task", json.dumps({"agent_type": "explore", "name": "look", "description": "look", "prompt": "Look around."})),
+        ),
+        Agent(
+            "goose",
+            "claude-opus-5-5-goose",
+            "claude-opus-5-5",
+            "max",
+            ("delegate", json.dumps({"instructions": "Look around."})),
+        ),
+        Agent(
             "mini",
             "glm-5.3-mini",
             "z-ai/glm-5.3",

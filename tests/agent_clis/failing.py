@@ -45,9 +45,9 @@ EXPECTED = {failure: {"provider_error"} for failure in FAILURES} | {
 """How such a run may end. A loop is noticed after 200 answers, where the CLI is quick enough for so many."""
 LIMITS = {"context": "context", "output": "output"}
 """What the record then says of the model's last answer, where the agent did not complete."""
-NO_BROKER = ("claude", "codex", "kimi", "gemini")
+NO_BROKER = ("claude", "codex", "kimi", "gemini", "copilot", "goose")
 CANNOT_HAPPEN = {("mini", "early")} | {(harness, "no_provider") for harness in NO_BROKER}
-"""mini-SWE-agent asks for whole answers, not for streams, so none ends early. Models without a broker have the vendor's own route."""
+"""mini-SWE-agent asks for whole answers, not for streams, so none ends early. The others have the vendor's own route."""
 
 
 def budget_s(harness: str, failure: str) -> int:
