@@ -1,6 +1,7 @@
 """Reader of the events of `goose run --output-format=stream-json` (one a line): each becomes trajectory steps.
 
-Texts and thinking come in pieces. The input tokens include what the cache was read for and written with.
+Texts and thinking come in pieces. The input tokens include what the cache was read for and written with. It also calls a session
+complete whose request failed, and tells the failure as a text of its own; the gateway detects that.
 """
 
 
@@ -18,6 +19,8 @@ def read(event: dict) -> list[dict]:
 
 def _part(part: dict) -> list[dict]:
     match part:
+        case {"type": "text", "text": str(text)} if text.startswith("Ran into this error: "):
+            return [{"kind": "error", "text": text, "status": None}]
         case {"type": "text", "text": str(text)}:
             return [{"kind": "text", "text": text}]
         case {"type": "thinking", "thinking": str(text)}:
