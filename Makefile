@@ -2,7 +2,7 @@
 # make demo-site       the built-in agents on every problem on the CPU, and their pages, in .cache/demonstration (an hour or more)
 # make test            lint, types and tests        make check   the same without tests that read a clock, before each commit
 # make test-slow       tests of more than ten seconds each
-# make test-cli        the seven agent CLIs (2 GB from npm and PyPI) against a stub of their providers
+# make test-cli        the nine agent CLIs (3 GB from npm and PyPI) against a stub of their providers
 # make test-site       the pages in Chromium
 # make test-problems   every problem check on the CPU; CI (.ci/run) runs all five tests
 # make clean           remove .venv and the caches
