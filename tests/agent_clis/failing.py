@@ -77,7 +77,7 @@ class Outcome:
 
 def run_against_failure(folder: Path, harness: str, failure: str) -> Outcome:
     """One run against a stub that fails in this way."""
-    limits = ("--budget", f"{budget_s(harness, failure)}s", "--patience", f"{PATIENCE_S}s")
+    limits = ("--budget", f"{budget_s(harness, failure)}s", "--patience", "60s" if failure == "hiccup" else f"{PATIENCE_S}s")
     mode = "other_provider" if (harness, failure) == ("opencode", "other_model") else failure
     played = play(folder, AGENTS[harness], limits, "--mode", mode, *UNSCORED)
     session: dict[str, Any] = played.session

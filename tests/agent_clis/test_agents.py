@@ -111,8 +111,9 @@ FULL_TOKENS = {
 SMALLER_CONTEXT = {"claude": '  CLAUDE_CODE_AUTO_COMPACT_WINDOW: "200000"  # of its 1,000,000\n'}
 SUMMARIES = {"claude": 2}
 """Requests for a summary, where it is not one: Claude Code sends the same one again."""
-NEVER_COMPACTS = {"gemini"}
-"""Gemini CLI splits its history only before a message of the user, and a session of one prompt has one: nothing is before it."""
+NEVER_COMPACTS = {"gemini", "goose"}
+"""Gemini CLI splits its history only before a message of the user, and a session of one prompt has one: nothing is before it.
+Goose did not shorten here, whatever the answers reported."""
 
 
 def test_long_session_with_a_full_context_completes(agent: Agent, tmp_path: Path) -> None:
