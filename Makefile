@@ -2,7 +2,7 @@
 # make demo-site       built-in agents on every problem on the CPU, timed in brief, and their pages: .cache/demonstration/site
 # make test            lint, types and tests        make check   the same without tests that read a clock, before each commit
 # make test-slow       tests of more than ten seconds each
-# make test-cli        the seven agent CLIs (2 GB from npm and PyPI) against a stub of their providers
+# make test-cli        the nine agent CLIs (3 GB from npm and PyPI) against a stub of their providers
 # make test-site       the pages in Chromium
 # make test-inspect    logs for Inspect, and the problems as its tasks, with inspect-ai, which it installs
 # make test-problems   every problem check on the CPU; CI (.ci/run) runs all six tests and demo-site
@@ -34,7 +34,7 @@ test-slow:
 test-cli:
 	@scripts/setup cli
 	@.venv/bin/arena install --all
-	@.venv/bin/python -m pytest -q -ra -n $$(($$(nproc) * 3 / 2)) -m cli tests/agent_clis
+	@.venv/bin/python -m pytest -q -ra -n $$(($$(nproc) * 5 / 2)) -m cli tests/agent_clis
 
 test-site:
 	@scripts/setup site

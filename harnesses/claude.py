@@ -38,7 +38,9 @@ def _text(content: object) -> str:
 
 def _result(event: dict) -> list[dict]:
     """The last event. Its `subtype` is `success` even when no request reached the model, and refused tools are no error in it."""
-    steps, text = _usage(event), str(event.get("result") or event.get("subtype") or "")
+    error = event.get("error")  # of Qwen Code, whose events are the same otherwise
+    told = error.get("message") if isinstance(error, dict) else None
+    steps, text = _usage(event), str(event.get("result") or told or event.get("subtype") or "")
     well = event.get("is_error") is False
     if not well:
         steps.append({"kind": "error", "text": text, "status": event.get("api_error_status")})

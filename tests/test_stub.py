@@ -166,3 +166,50 @@ def test_codex_tools_are_called_in_all_three_forms(tmp_path):
     assert json.loads(by_shell["arguments"])["cmd"].startswith("cat > solution.py <<")
     assert by_patch["input"].startswith("*** Begin Patch\n*** Add File: solution.py\n+# verdict: passed\n")
     assert by_code["input"].startswith('text(await tools.apply_patch("*** Begin Patch\\n')
+
+
+LATER = {
+    "policy": ('"Output blocked', '"cyber_policy"', '"flagged_input"', '"PROHIBITED_CONTENT"'),
+    "context": ('"prompt is too long', '"context_length_exceeded"', "\"This endpoint's maximum", '"The input token count'),
+    "filter": ('"stop_reason": "refusal"', '"reason": "content_filter"', '"content_filter"', '"SAFETY"'),
+    "output": ('"max_tokens"', '"reason": "max_output_tokens"', '"length"', '"MAX_TOKENS"'),
+    "overload": ('"overloaded_error"', '"server_is_overloaded"', '"provider_overloaded"', '"UNAVAILABLE"'),
+}
+"""What the second turn holds, by mode: of Anthropic, responses, chat, Gemini."""
+
+
+@pytest.mark.parametrize("mode", LATER)
+def test_errors_of_the_second_turn_are_in_each_providers_words(mode, tmp_path):
+    with running(tmp_path, "--mode", mode) as stub:
+        apis = list(zip((anthropic, responses, chat, gemini), LATER[mode], strict=True))
+        for one, words in apis:
+            assert words not in said(stub, *one(0, True, TOOLS))
+        for one, words in apis:
+            for stream in (False, True):
+                text = said(stub, *one(1, stream, TOOLS))
+                assert words in text
+                assert "tool_use" not in text and "functionCall" not in text
+        after = said(stub, *chat(0, True, TOOLS))
+    assert ("verloaded" in after) == (mode == "overload")  # the others are about the content of the second turn
+
+
+def said(stub: Stub, path: str, body: dict[str, Any]) -> str:
+    """The answer, whatever its status."""
+    try:
+        return ask(stub, path, body)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.read().decode()
+
+
+def test_a_hiccup_happens_once(tmp_path):
+    with running(tmp_path, "--mode", "hiccup") as stub:
+        assert "verloaded" in ask(stub, *responses(1, True, TOOLS))
+        assert "verloaded" not in ask(stub, *responses(1, True, TOOLS))
+
+
+def test_a_broker_loses_its_providers(tmp_path):
+    with running(tmp_path, "--mode", "no_provider") as stub:
+        ask(stub, *chat(0, True, TOOLS))
+        for turn in (1, 0):
+            assert refused(stub, *chat(turn, True, TOOLS))[0] == 404

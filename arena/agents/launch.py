@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from arena.agents.install import InstalledCli
 from arena.agents.select import SelectedModel, launch_api, launch_effort
 from arena.agents.trajectory import Read, reader
 from arena.errors import DataError, Faults, UsageError
-from arena.gateway.config import GATEWAY_URL
+from arena.gateway.config import GATEWAY_PORT, GATEWAY_URL
 from arena.gateway.routes import route
 from arena.sandboxes import Limits, SandboxSpec
 from arena.sandboxes.limits import limits_for
@@ -22,8 +23,11 @@ from arena.schema import Harness
 
 REPLAY = "/run/arena/tape.json"
 """Where `harnesses/builtin.py` finds the steps that it plays inside the sandbox."""
+AGAIN = "/run/arena/again.sh"
+"""The script that goes on with a session after a break of the provider."""
 KEY = "{key}"
 """Stands for the run's own key until the gateway has made one."""
+AGAIN_SCRIPT = Path(__file__).parent / "again.sh"
 PromptBy = Literal["stdin", "argument", "file"]
 TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
 
@@ -57,7 +61,7 @@ class Launch:
             kind="agent",
             command=(*command, prompt) if prompt_by == "argument" else command,
             workspace=workspace,
-            files=self.files,
+            files={path: content.replace(KEY.encode(), key.encode()) for path, content in self.files.items()},
             home={path: content.replace(KEY.encode(), key.encode()) for path, content in self.home.items()} | login,
             binds={} if self.cli is None else {install.INSIDE: self.cli.folder},
             path=() if self.cli is None else tuple(f"{install.INSIDE}/{name}" for name in (install.NPM_BIN, install.BIN)),
@@ -106,8 +110,13 @@ def _rendered(selected: SelectedModel, folder: Path, *, login: bool, replay: byt
     needs_gateway = [name for name, value in harness.env.items() if "{gateway}" in value or KEY in value]
     files = {inside: (folder / name).read_bytes() for inside, name in harness.files.items()}
     home = {path: _home_file(harness, path, text, values, selected) for path, text in harness.home.items()}
+    command, resume = ([_filled(word, values) for word in words] for words in (harness.command, harness.resume))
+    if resume and values["gateway"]:
+        script = AGAIN_SCRIPT.read_text().replace("GATEWAY_PORT", str(GATEWAY_PORT))
+        files[AGAIN] = script.replace("RESUME", shlex.join(resume)).encode()
+        command = ["sh", AGAIN, *command]
     return Launch(
-        command=tuple(_filled(word, values) for word in harness.command),
+        command=tuple(command),
         env={name: _filled(value, values) for name, value in harness.env.items() if not (login and name in needs_gateway)},
         home=home,
         login_of=harness if login else None,

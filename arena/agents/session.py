@@ -147,7 +147,8 @@ def play(
     if running.lost.count:
         run.event("not_kept", count=running.lost.count, first=running.lost.first)
     cut = LIMITS[gateway.limit_reached] if gateway and gateway.limit_reached else ""
-    remarks = [text for text in (cut, transcript.trouble, snapshots.trouble) if text]
+    breaks = f"its command went on after breaks of the provider: {gateway.resumed}" if gateway and gateway.resumed else ""
+    remarks = [text for text in (cut, breaks, transcript.trouble, snapshots.trouble) if text]
     if troubles := [*connection.troubles, *(gateway.troubles if gateway else ())]:
         run.event("network_trouble", troubles=troubles)
     session = Session(
@@ -169,6 +170,7 @@ def play(
         usage=gateway.usage() if gateway else trajectory.usage if spec.login else None,
         account_fault=observed.account_fault if status == "provider_error" else "",
         limit_reached=gateway.limit_reached if gateway else None,
+        resumed=gateway.resumed if gateway else 0,
         unpinned=spec.access is not None and spec.access.route.broker and not spec.access.provider,
     )
     run.event("session_ended", **session.model_dump(mode="json"))

@@ -4,7 +4,7 @@ the gateway stopped the run before the agent was done   budget_exhausted, provid
 no output and no traffic for long                       crashed
 many answers in a row, and nothing changes              crashed
 nothing reached the gateway for long                    no_activity
-the budget ended before the agent was done              deadline
+the budget ended before the agent was done              deadline         refused, when the last answer was a refusal
 its last model request failed, and arena's own too      provider_error   by the gateway's ledger, never by the agent's report;
                                                                          also when the agent took a broken answer for the last
 it ended well without a request to its model            no_activity
@@ -77,6 +77,8 @@ def _decide(observed: Observed) -> tuple[AgentStatus, str]:
         return "crashed", f"{ANSWERS} answers in a row changed nothing in the workspace; the command {end}"
     if observed.cause == "unasked":
         return "no_activity", f"{_unasked(observed)}; the command {end}"
+    if observed.cause == "budget" and observed.refused and not failed:
+        return "refused", f"the model refused until the budget ended; the command {end}"
     if observed.cause == "budget":
         trouble = f"; its last request to the model failed: {failed}" if failed else ""
         return "deadline", f"the budget ended; the command {end}{trouble}"

@@ -68,6 +68,14 @@ class Traffic(Protocol):
         """Good answers of the model."""
 
     @property
+    def resuming(self) -> bool:
+        """Whether the agent's command has ended by a break of the provider, and waits to go on."""
+
+    @property
+    def resumed_s(self) -> float:
+        """When it last went on, on the monotonic clock; 0: never."""
+
+    @property
     def arrived(self) -> int:
         """Requests of any kind that reached the gateway."""
 
@@ -117,7 +125,7 @@ def supervise(
         backoff_s = min(traffic.backoff_s, times.budget_s) if traffic and times.without_backoff else 0.0
         granted_s = times.budget_s + backoff_s + min(credit(), times.budget_s)
         end_s = start_s + granted_s
-        done_s = transcript.trajectory.ended_s
+        done_s = _done_s(transcript, traffic)
         until_s = end_s if done_s is None else min(end_s, done_s + times.linger_s)
         left_s = until_s - time.monotonic()
         code = running.wait(min(PERIOD_S, max(0.0, left_s)))
@@ -125,7 +133,7 @@ def supervise(
         if code is not None:
             return SessionEnd(code, "itself", elapsed_s, granted_s)
         # An event that arrived during this wait counts: read the trajectory again.
-        done = transcript.trajectory.ended_s is not None
+        done = _done_s(transcript, traffic) is not None
         if done and done_s is not None and left_s <= 0:
             return SessionEnd(None, "itself", elapsed_s, granted_s)
         cause = None if done else "budget" if time.monotonic() >= end_s else _early_cause(transcript, times, traffic, elapsed_s)
@@ -139,6 +147,13 @@ def supervise(
             code = running.wait(times.grace_s if cause == "budget" else min(times.grace_s, STOP_GRACE_S))
             return SessionEnd(code, cause, time.monotonic() - start_s, granted_s)
         report(Progress("lingering" if done else "agent", transcript.last, elapsed_s, times.budget_s))
+
+
+def _done_s(transcript: Transcript, traffic: Traffic | None) -> float | None:
+    """When the agent reported its end, on the monotonic clock; None before, and when its command goes on after that report."""
+    done_s = transcript.trajectory.ended_s
+    goes_on = traffic is not None and done_s is not None and (traffic.resuming or done_s < traffic.resumed_s)
+    return None if goes_on else done_s
 
 
 def _early_cause(transcript: Transcript, times: TimeLimits, traffic: Traffic | None, elapsed_s: float) -> Cause | None:

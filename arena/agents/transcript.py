@@ -58,7 +58,7 @@ class Transcript:
 
     @property
     def last(self) -> str:
-        """The text of the last step or event, for a display."""
+        """The text of the last step or event, else the event's type, for a display: no line of JSON."""
         return plain(self.trajectory.last or self._last)
 
     @property
@@ -134,8 +134,8 @@ class Transcript:
         if line and event is not None:
             self.events += 1
             # Read once, here: a display looks four times a second, and an event may have 4 MiB.
-            text = next((event[key] for key in ("text", "message") if isinstance(event.get(key), str)), None)
-            self._last = (text or line[: 8 * SHOWN].decode(errors="replace"))[: 8 * SHOWN]
+            text = next((event[key] for key in ("text", "message", "type") if isinstance(event.get(key), str)), "")
+            self._last = text[: 8 * SHOWN]
             try:
                 self.trajectory.take(event)
             except OSError as fault:

@@ -22,7 +22,7 @@ REGISTRIES = 4
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[HARNESS]...")
-@click.option("--all", "everything", is_flag=True, help="Install every agent CLI (about 2 GB).")
+@click.option("--all", "everything", is_flag=True, help="Install every agent CLI (about 3 GB).")
 @click.option("--outdated", is_flag=True, help="Install nothing: list the versions pinned, installed and newest.")
 @options.as_json
 def install(names: tuple[str, ...], everything: bool, outdated: bool, as_json: bool) -> None:

@@ -13,6 +13,10 @@ GATEWAY_PORT = 3127
 PROXY_PORT = 3128
 GATEWAY_URL = f"http://127.0.0.1:{GATEWAY_PORT}"
 """Address of the gateway inside the sandbox."""
+RESUME_PATH = "/resume"
+"""Where the sandbox asks, after the agent's command has ended, whether the provider broke off and answers again."""
+RESUMES = 3
+"""Times in one session that an agent goes on after a break of its provider."""
 PATIENCE_S = 300.0
 """End a run after this long without a successful response of its provider."""
 

@@ -211,6 +211,10 @@ class Harness(Record):
     command: tuple[str, ...] = Field(min_length=1)
     """Argument list inside the sandbox, never a shell string. Arena fills in `{model}` the model's name, `{id}` the provider's
     name for it, `{effort}`, `{api}`, `{gateway}` the address of the gateway, `{key}` this run's own key to the gateway."""
+    resume: tuple[str, ...] = ()
+    """Argument list that goes on with the CLI's last session, with words such as `Go on.`, filled in like the command. Arena
+    starts it when the command has ended, the provider broke its last request off, and the provider answers again. Empty: the CLI
+    cannot go on."""
     prompt: Literal["stdin", "argument", "file"] = "file"
     """How the agent gets the prompt: standard input, last argument, or only PROMPT.md in the workspace."""
     env: Mapping[str, str] = {}

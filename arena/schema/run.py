@@ -128,6 +128,8 @@ class Session(Record):
     """What the user should do about the account at the provider, when its fault ended the session: no run works before that."""
     limit_reached: Literal["context", "output"] | None = None
     """What cut the model's last answer: the model's context, or the limit on one answer. It decides no status."""
+    resumed: int = 0
+    """Times that the agent's command ended by a break of its provider, and was started again to go on."""
     unpinned: bool = False
     """True when a broker was free to choose the provider."""
 

@@ -22,7 +22,9 @@ CANARY = "sk-canary-7d1f40c2b95e48a3"
 """The provider's real key, as far as arena knows. No sandbox, transcript, record or message may ever hold it."""
 KEY_NAME = "ARENA_STUB_KEY"
 SMALL = "solution = None\n"
-"""A solution that the judge rejects at once, for runs whose score does not matter."""
+"""A solution that the judge rejects at once."""
+UNSCORED = ("--check", "true", "--file", "notes.py")
+"""Words for the stub's command line: it writes no solution, for runs whose score does not matter, in half of the time."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,20 @@ AGENTS = {
             ("invoke_agent", json.dumps({"agent_name": "cli_help", "prompt": "Look around."})),
         ),
         Agent("qwen", "qwen3.8-max-qwen-code", "qwen/qwen3.8-max-0902", "high", _explorer("agent", subagent_type="Explore")),
+        Agent(
+            "copilot",
+            "claude-opus-5-5-copilot",
+            "claude-opus-5-5",
+            "max",
+            ("task", json.dumps({"agent_type": "explore", "name": "look", "description": "look", "prompt": "Look around."})),
+        ),
+        Agent(
+            "goose",
+            "claude-opus-5-5-goose",
+            "claude-opus-5-5",
+            "max",
+            ("delegate", json.dumps({"instructions": "Look around."})),
+        ),
         Agent(
             "mini",
             "glm-5.3-mini",

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents import AGENTS, SMALL, play
+from agents import AGENTS, UNSCORED, play
 
-PATIENCE_S = 15
+PATIENCE_S = 8
 BUDGETS_S = {"loop": 20, "hang": 20}
 BUDGET_S = 90
 
@@ -18,6 +18,13 @@ FAILURES = {
     "500": "the provider fails at every request",
     "529": "the provider is overloaded at every request",
     "no_credit": "from the second turn on the account has no credit, in the words of each interface",
+    "overload": "from the second turn on an overload inside the answer",
+    "hiccup": "the same once; every other request is answered",
+    "no_provider": "from the second turn on a broker has no provider of the pin (404)",
+    "policy": "from the second turn on its policy refuses the request, in the words of each interface",
+    "filter": "from the second turn on a filter ends the answer",
+    "context": "from the second turn on the model's context is full, until the agent shortens it",
+    "output": "from the second turn on the limit on one answer cuts it",
     "cut": "from the second turn on the connection breaks within the answer",
     "early": "from the second turn on the stream ends without a finish reason",
     "loop": "calls of tools without end",
@@ -26,10 +33,26 @@ FAILURES = {
     "other_model": "another model answers; with opencode also another provider",
 }
 """Failure, by the stub's mode: what the provider does."""
-EXPECTED = {failure: {"provider_error"} for failure in FAILURES} | {"loop": {"deadline", "crashed"}, "hang": {"deadline"}}
+EXPECTED = {failure: {"provider_error"} for failure in FAILURES} | {
+    "hiccup": {"complete"},
+    "policy": {"refused"},
+    "filter": {"refused"},
+    "context": {"complete", "crashed"},
+    "output": {"complete", "crashed"},
+    "loop": {"deadline", "crashed"},
+    "hang": {"deadline"},
+}
 """How such a run may end. A loop is noticed after 200 answers, where the CLI is quick enough for so many."""
-CANNOT_HAPPEN = {("mini", "early")}
-"""mini-SWE-agent asks for whole answers, not for streams, so none ends early."""
+LIMITS = {"context": "context", "output": "output"}
+"""What the record then says of the model's last answer, where the agent did not complete."""
+NO_BROKER = ("claude", "codex", "kimi", "gemini", "copilot", "goose")
+CANNOT_HAPPEN = {("mini", "early")} | {(harness, "no_provider") for harness in NO_BROKER}
+"""mini-SWE-agent asks for whole answers, not for streams, so none ends early. The others have the vendor's own route."""
+
+
+def budget_s(harness: str, failure: str) -> int:
+    """The budget of such a run. mini-SWE-agent asks ten times over minutes, also after a refusal."""
+    return 30 if (harness, failure) in (("mini", "policy"), ("mini", "context")) else BUDGETS_S.get(failure, BUDGET_S)
 
 
 @dataclass(frozen=True)
@@ -42,22 +65,27 @@ class Outcome:
     requests: int
     """Requests that reached the provider."""
     message: str
+    limit: str | None
+    """What cut the model's last answer."""
 
     def cell(self) -> str:
         """A cell of the table."""
         code = "killed" if self.exit_code is None else f"exit {self.exit_code}"
-        return f"{self.status}, {code}, {self.seconds:.0f} s, {self.requests}"
+        limit = f" ({self.limit})" if self.limit else ""
+        return f"{self.status}{limit}, {code}, {self.seconds:.0f} s, {self.requests}"
 
 
 def run_against_failure(folder: Path, harness: str, failure: str) -> Outcome:
     """One run against a stub that fails in this way."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "small.py").write_text(SMALL)
-    limits = ("--budget", f"{BUDGETS_S.get(failure, BUDGET_S)}s", "--patience", f"{PATIENCE_S}s")
+    limits = ("--budget", f"{budget_s(harness, failure)}s", "--patience", "60s" if failure == "hiccup" else f"{PATIENCE_S}s")
     mode = "other_provider" if (harness, failure) == ("opencode", "other_model") else failure
-    words = ("--mode", mode, "--check", "true")
-    played = play(folder, AGENTS[harness], limits, *words, solution=folder / "small.py")
+    played = play(folder, AGENTS[harness], limits, "--mode", mode, *UNSCORED)
     session: dict[str, Any] = played.session
     return Outcome(
-        session["agent_status"], session["exit_code"], session["elapsed_s"], len(played.stub.requests()), session["message"]
+        session["agent_status"],
+        session["exit_code"],
+        session["elapsed_s"],
+        len(played.stub.requests()),
+        session["message"],
+        session["limit_reached"],
     )

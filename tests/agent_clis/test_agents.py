@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from agents import AGENTS, ANSWERS_AS, CANARY, SMALL, Agent, Played, against_a_stub, holders, missing, play
+from agents import AGENTS, ANSWERS_AS, CANARY, SMALL, UNSCORED, Agent, Played, against_a_stub, holders, missing, play
 from command import needs_sandbox
 from stub import SUMMED
 
@@ -60,6 +60,13 @@ def test_run_from_prompt_to_score(agent: Agent, tmp_path: Path) -> None:
         assert {"call", "result", "text", "end"} <= {step["kind"] for step in played.steps}
         assert any("check.py" in str(step["input"]) for step in played.steps if step["kind"] == "call")
 
+    # Arena records the gateway's count; but with a login only the reader counts, so it must count right.
+    counted = [step for step in played.steps if step["kind"] == "usage"]
+    if agent.harness in ("kimi", "qwen", "mini", "copilot"):
+        assert counted == []  # they report no usage, or in a form that no reader needs: none has a login
+    else:
+        assert {name: sum(step[f"{name}_tokens"] for step in counted) for name in SUMMED} == reported
+
     seen = (played.folder / "work" / "seen.txt").read_text()
     assert "HOME=/home/agent" in seen and seen.endswith("searched\n")
     assert CANARY not in played.output
@@ -68,30 +75,20 @@ def test_run_from_prompt_to_score(agent: Agent, tmp_path: Path) -> None:
     assert agent.harness in manifest.read_text()
 
 
-def test_pkill_by_words_of_the_prompt_spares_the_cli(agent: Agent, tmp_path: Path, small: Path) -> None:
+def test_pkill_by_words_of_the_prompt_spares_the_cli(agent: Agent, tmp_path: Path) -> None:
     """The prompt names `python check.py`, and agents use such words to end what they left running."""
     # opencode waits two minutes for a tool whose own shell is killed; the bracket spares the shell.
     words = "[p]ython check.py" if agent.harness == "opencode" else "python check.py"
-    played = play(tmp_path, agent, ("--budget", "2m"), "--check", f"pkill -f '{words}'; true", solution=small)
+    played = play(tmp_path, agent, ("--budget", "2m"), "--check", f"pkill -f '{words}'; true", *UNSCORED[2:])
     assert played.session["agent_status"] == "complete", played.session["message"]
     assert "python check.py" in (played.folder / "work" / "PROMPT.md").read_text()
     assert len(played.stub.requests()) == 3
 
 
-def test_usage_steps_match_the_answers_sent(agent: Agent, tmp_path: Path, small: Path) -> None:
-    """Arena records the gateway's count instead; but with a login only the reader counts, so it must count right."""
-    played = play(tmp_path, agent, ("--budget", "2m"), "--thinking", "--check", "true", solution=small)
-    steps = [step for step in played.steps if step["kind"] == "usage"]
-    if agent.harness in ("kimi", "qwen", "mini"):
-        assert steps == []  # they report no usage, or in a form that no reader needs: none has a login
-        return
-    assert {name: sum(step[f"{name}_tokens"] for step in steps) for name in SUMMED} == played.stub.usage()
-
-
-def test_no_other_model_is_asked(agent: Agent, tmp_path: Path, small: Path) -> None:
+def test_no_other_model_is_asked(agent: Agent, tmp_path: Path) -> None:
     """Neither for a title nor by a subagent, whichever model its CLI would choose."""
     use = ("--use", *agent.subagent) if agent.subagent[0] else ()
-    played = play(tmp_path, agent, ("--budget", "2m"), "--check", "true", *use, solution=small)
+    played = play(tmp_path, agent, ("--budget", "2m"), *UNSCORED, *use)
     assert played.session["agent_status"] == "complete", played.session["message"]
     assert played.session["usage"]["models"] == [agent.id]
     requested = {body.get("model") or line["path"] for line, body in zip(played.stub.requests(), bodies(played), strict=True)}
@@ -107,24 +104,27 @@ FULL_TOKENS = {
     "kimi": 255_000,
     "gemini": 900_000,
     "qwen": 940_000,
+    "copilot": 790_000,
+    "goose": 950_000,
 }
 """Input tokens that the answers report from the middle on: near what each CLI takes for the model's context."""
 SMALLER_CONTEXT = {"claude": '  CLAUDE_CODE_AUTO_COMPACT_WINDOW: "200000"  # of its 1,000,000\n'}
 SUMMARIES = {"claude": 2}
 """Requests for a summary, where it is not one: Claude Code sends the same one again."""
-NEVER_COMPACTS = {"gemini"}
-"""Gemini CLI splits its history only before a message of the user, and a session of one prompt has one: nothing is before it."""
+NEVER_COMPACTS = {"gemini", "goose"}
+"""Gemini CLI splits its history only before a message of the user, and a session of one prompt has one: nothing is before it.
+Goose did not shorten here, whatever the answers reported."""
 
 
-def test_long_session_with_a_full_context_completes(agent: Agent, tmp_path: Path, small: Path) -> None:
+def test_long_session_with_a_full_context_completes(agent: Agent, tmp_path: Path) -> None:
     """60 turns, in whose middle the context is full: the CLI asks the same model for a summary and works on."""
     name = agent.harness
     if agent.ends_by:
         pytest.skip("the stub ends its session after the script, so it is never long")
-    words = ("--length", str(LONG_TURNS), "--crowded", str(FULL_TOKENS[name]), "--check", "true")
+    words = ("--length", str(LONG_TURNS), "--crowded", str(FULL_TOKENS[name]), *UNSCORED)
     added = {name: ("\nenv:\n", "\nenv:\n" + SMALLER_CONTEXT[name])} if name in SMALLER_CONTEXT else {}
     # So many full contexts cost more than a run may without --max-cost.
-    played = play(tmp_path, agent, ("--budget", "2m", "--max-cost", "1000"), *words, solution=small, edits=added)
+    played = play(tmp_path, agent, ("--budget", "2m", "--max-cost", "1000"), *words, edits=added)
     session, usage = played.session, played.session["usage"]
     assert session["agent_status"] == "complete", session["message"]
 
@@ -145,10 +145,10 @@ def test_long_session_with_a_full_context_completes(agent: Agent, tmp_path: Path
     assert (len(sides), shrunk) == expected, (sides, list(sizes.values()))
 
 
-def test_broker_requests_name_the_allowed_provider(tmp_path: Path, small: Path) -> None:
+def test_broker_requests_name_the_allowed_provider(tmp_path: Path) -> None:
     if reason := missing("opencode"):
         pytest.skip(reason)
-    played = play(tmp_path, AGENTS["opencode"], ("--budget", "2m"), "--check", "true", solution=small)
+    played = play(tmp_path, AGENTS["opencode"], ("--budget", "2m"), *UNSCORED)
     for body in bodies(played):
         assert body["provider"] == {"order": ["z-ai"], "allow_fallbacks": False}
         assert body["reasoning"] == {"effort": "high"}
@@ -163,13 +163,13 @@ def test_broker_requests_name_the_allowed_provider(tmp_path: Path, small: Path) 
     ("harness", "effort"),
     [("opencode", {"reasoning_effort": "high"}), ("kimi", {"thinking": {"type": "enabled", "effort": "high", "keep": "all"}})],
 )
-def test_own_server_is_asked_for_its_usage(harness: str, effort: dict, tmp_path: Path, small: Path) -> None:
+def test_own_server_is_asked_for_its_usage(harness: str, effort: dict, tmp_path: Path) -> None:
     """A server with OpenAI's fields only, such as vLLM: no broker, and no usage in a stream unless the request asks for it."""
     if reason := missing(harness):
         pytest.skip(reason)
     agent = Agent(harness, "own/org/some-model", "org/some-model", "high")
     words = ("--budget", "2m", "--effort", "high")
-    played = play(tmp_path, agent, words, "--thinking", "--check", "true", solution=small)
+    played = play(tmp_path, agent, words, "--thinking", *UNSCORED)
     session, usage = played.session, played.session["usage"]
     assert session["agent_status"] == "complete", session["message"]
     for body in bodies(played):
@@ -182,22 +182,22 @@ def test_own_server_is_asked_for_its_usage(harness: str, effort: dict, tmp_path:
     assert "thinking" in {step["kind"] for step in played.steps} or harness == "kimi"
 
 
-def test_claude_may_answer_at_length(tmp_path: Path, small: Path) -> None:
+def test_claude_may_answer_at_length(tmp_path: Path) -> None:
     """Effort `max` thinks long: at 64,000 tokens the answer would be cut."""
     if reason := missing("claude"):
         pytest.skip(reason)
-    played = play(tmp_path, AGENTS["claude"], ("--budget", "2m"), "--check", "true", solution=small)
+    played = play(tmp_path, AGENTS["claude"], ("--budget", "2m"), *UNSCORED)
     assert played.session["agent_status"] == "complete", played.session["message"]
     assert {body["max_tokens"] for body in bodies(played)} == {128_000}
 
 
 @pytest.mark.parametrize(("model", "tokens"), [("gemini-2.5-flash", 24576), ("gemini-2.5-pro", 32768)])
-def test_gemini_2_gets_its_largest_thinking_budget(model: str, tokens: int, tmp_path: Path, small: Path) -> None:
+def test_gemini_2_gets_its_largest_thinking_budget(model: str, tokens: int, tmp_path: Path) -> None:
     """A larger budget is an error at Google."""
     if reason := missing("gemini"):
         pytest.skip(reason)
     agent = Agent("gemini", f"google/{model}", model, "high")
-    played = play(tmp_path, agent, ("--budget", "2m", "--effort", "high"), "--check", "true", solution=small)
+    played = play(tmp_path, agent, ("--budget", "2m", "--effort", "high"), *UNSCORED)
     assert played.session["agent_status"] == "complete", played.session["message"]
     assert {body["generationConfig"]["thinkingConfig"]["thinkingBudget"] for body in bodies(played)} == {tokens}
 

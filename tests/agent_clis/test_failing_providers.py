@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 from agents import AGENTS, missing
 from command import needs_sandbox
-from failing import BUDGET_S, BUDGETS_S, CANNOT_HAPPEN, EXPECTED, FAILURES, run_against_failure
+from failing import CANNOT_HAPPEN, EXPECTED, FAILURES, LIMITS, budget_s, run_against_failure
 
 pytestmark = [
     pytest.mark.cli,
     needs_sandbox,
 ]
+SUMMARISES_LAST = {"qwen"}
+"""Its last answer is the summary of the full context, which arrives whole. It then gives up all the same."""
 
 
 @pytest.mark.parametrize("failure", FAILURES)
@@ -19,7 +21,10 @@ def test_failing_provider_ends_the_run_as_expected(harness: str, failure: str, t
     if reason := missing(harness):
         pytest.skip(reason)
     if (harness, failure) in CANNOT_HAPPEN:
-        pytest.skip("it asks for whole answers, and no stream of them can end early")
+        pytest.skip("it asks for whole answers, which cannot end early, or its models have no broker")
     outcome = run_against_failure(tmp_path, harness, failure)
-    assert outcome.status in EXPECTED[failure], outcome
-    assert outcome.seconds < BUDGETS_S.get(failure, BUDGET_S) + 15, outcome
+    asks_on = {"deadline"} if (harness, failure) in (("mini", "context"), ("goose", "context")) else set()
+    assert outcome.status in EXPECTED[failure] | asks_on, outcome
+    assert outcome.seconds < budget_s(harness, failure) + 15, outcome
+    if failure in LIMITS and outcome.status != "complete" and harness not in SUMMARISES_LAST:
+        assert outcome.limit == LIMITS[failure], outcome

@@ -25,6 +25,8 @@ OVER = ("budget_exhausted", "2000 requests were made")
         ({"cause": "silence", "done": None, "exit_code": None}, "crashed", "was silent for too long"),
         ({"cause": "budget", "done": None, "exit_code": 143}, "deadline", "exit code 143"),
         ({"cause": "budget", "done": None, **CUT}, "deadline", "without a finish reason"),
+        ({"cause": "budget", "done": None, "refused": True}, "refused", "until the budget ended"),
+        ({"cause": "budget", "done": None, "refused": True, **CUT}, "deadline", "without a finish reason"),
         (CUT, "provider_error", "without a finish reason"),
         ({"exit_code": 1, "done": None, "failed": "500"}, "provider_error", "500"),
         ({"exit_code": 1, "done": False, "failed": "500"}, "provider_error", "500"),

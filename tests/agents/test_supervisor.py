@@ -37,6 +37,8 @@ class Failing:
     active_s: float = 0.0
     answers: int = 0
     arrived: int = 1
+    resuming: bool = False
+    resumed_s: float = 0.0
 
     def leaving(self) -> None:
         pass

@@ -6,6 +6,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from arena.agents.trajectory import Trajectory
 from arena.agents.transcript import PAUSE_S, Transcript
 
@@ -52,3 +54,18 @@ def test_looks_at_a_large_event_cost_nothing(tmp_path: Path) -> None:
     for _ in range(1000):
         assert transcript.last == "hello"
     assert time.thread_time() - began_s < 1.0  # parsing once takes a tenth of that
+
+
+@pytest.mark.parametrize(
+    ("event", "shown"),
+    [({"type": "turn", "session": 1}, "turn"), ({"message": "thinking"}, "thinking"), ({"type": {"a": 1}}, ""), ({"id": 7}, "")],
+)
+def test_an_event_without_a_text_is_shown_by_its_type(event: dict[str, object], shown: str, tmp_path: Path) -> None:
+    (out, events), (err, silent) = os.pipe(), os.pipe()
+    os.close(silent)
+    with os.fdopen(out, "rb") as stdout, os.fdopen(err, "rb") as stderr:
+        transcript = Transcript(stdout, stderr, tmp_path, Trajectory(tmp_path / "trajectory.jsonl", lambda _: []))
+        os.write(events, json.dumps(event).encode() + b"\n")
+        os.close(events)
+        transcript.close()
+    assert transcript.last == shown

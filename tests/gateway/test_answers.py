@@ -13,6 +13,7 @@ from arena.gateway.model.answers import (
     AnswerReader,
     EventParser,
     Facts,
+    is_policy_refusal,
     limit_reached,
     wrong_answer,
     wrong_model,
@@ -395,3 +396,20 @@ def test_limits_that_cut_an_answer_are_recognised(finish: str | None, names: tup
 )
 def test_providers_outside_the_pin_are_recognised(pin: tuple[str, ...], answered: str | None, wrong: bool):
     assert wrong_provider(pin, answered) == wrong
+
+
+@pytest.mark.parametrize(
+    ("names", "message", "refused"),
+    [
+        (("cyber_policy",), "Flagged.", True),
+        (("bio_policy",), "Flagged.", True),
+        (("misalignment_policy_violation",), "Flagged.", True),
+        (("403", "flagged_input"), "Your chosen model requires moderation", True),
+        (("invalid_request_error",), "Output blocked by content filtering policy", True),
+        (("invalid_prompt",), "Invalid prompt: your prompt was flagged as potentially violating our usage policy.", True),
+        (("invalid_request_error",), "tools.0: 'Output blocked by content filtering policy' is no name", False),
+        (("403",), "This key may not use the model.", False),
+    ],
+)
+def test_policies_that_refuse_are_recognised(names: tuple[str, ...], message: str, refused: bool):
+    assert is_policy_refusal(names, message) == refused

@@ -21,7 +21,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--unix", type=Path, help="listen on this unix socket instead")
     parser.add_argument("--mode", choices=MODES, default="ok")
     parser.add_argument("--key", help="the only key that the stub accepts; without it any")
-    parser.add_argument("--solution", type=Path, required=True, help="file whose text the script writes to solution.py")
+    parser.add_argument("--solution", type=Path, required=True, help="file whose text the script writes")
+    parser.add_argument("--file", default="solution.py", help="what it writes in the workspace")
     parser.add_argument("--check", default="python check.py", help="command of the second turn")
     parser.add_argument("--extra", action="append", default=[], help="a further command beside it (may be given again)")
     parser.add_argument(
@@ -53,7 +54,7 @@ async def serve(arguments: argparse.Namespace) -> None:
     script = Plan(
         arguments.mode,
         arguments.key,
-        turns(arguments.solution.read_text(), arguments.check, arguments.extra, uses),
+        turns(arguments.solution.read_text(), arguments.file, arguments.check, arguments.extra, uses),
         thinking=arguments.thinking,
         provider=arguments.provider,
         price=not arguments.no_price,

@@ -53,7 +53,7 @@ def whole(reply: Reply) -> dict[str, Any]:
 
 def reason(reply: Reply) -> str:
     """The stop reason."""
-    return "tool_use" if reply.calls else "end_turn"
+    return {"refusal": "refusal", "output": "max_tokens"}.get(reply.ending, "tool_use" if reply.calls else "end_turn")
 
 
 def frames(reply: Reply) -> list[Frame]:
@@ -96,6 +96,16 @@ def end(reply: Reply) -> list[Frame]:
 def event(kind: str, **fields: Any) -> Frame:
     """One frame."""
     return Frame({"type": kind} | fields, kind)
+
+
+def inside(reply: Reply, error: dict[str, Any]) -> list[Frame]:
+    """How a stream ends by an error inside it."""
+    return [event("error", error=error)]
+
+
+def unstreamed(error: dict[str, Any]) -> dict[str, Any]:
+    """The body of the same error without a stream."""
+    return {"type": "error", "error": error}
 
 
 def failure(status: int, message: str) -> dict[str, Any]:

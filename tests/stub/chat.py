@@ -65,7 +65,7 @@ def called(call: Call) -> dict[str, Any]:
 
 def reason(reply: Reply) -> str:
     """The finish reason."""
-    return "tool_calls" if reply.calls else "stop"
+    return {"refusal": "content_filter", "output": "length"}.get(reply.ending, "tool_calls" if reply.calls else "stop")
 
 
 def reasoning(reply: Reply, text: str) -> dict[str, Any]:
@@ -110,6 +110,18 @@ def chunk(reply: Reply, delta: dict[str, Any], finish: str | None = None) -> Fra
     """One frame."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return Frame(head(reply, "chat.completion.chunk") | {"choices": [choice]})
+
+
+def inside(reply: Reply, error: dict[str, Any]) -> list[Frame]:
+    """How a stream ends by an error inside it."""
+    last = chunk(reply, {"content": ""}, "error").data
+    assert isinstance(last, dict)
+    return [Frame(last | {"error": error}), Frame("[DONE]")]
+
+
+def unstreamed(error: dict[str, Any]) -> dict[str, Any]:
+    """The body of the same error without a stream."""
+    return {"error": error}
 
 
 def failure(status: int, message: str) -> dict[str, Any]:

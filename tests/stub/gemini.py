@@ -58,9 +58,14 @@ def piece(reply: Reply, content: list[dict[str, Any]], **fields: str) -> dict[st
     return {"candidates": [candidate], "modelVersion": reply.model, "responseId": reply.id, "usageMetadata": prompt_usage}
 
 
+def reason(reply: Reply) -> str:
+    """The finish reason."""
+    return {"refusal": "SAFETY", "output": "MAX_TOKENS"}.get(reply.ending, "STOP")
+
+
 def whole(reply: Reply) -> dict[str, Any]:
     """The answer to a request that does not stream."""
-    return piece(reply, parts(reply), finishReason="STOP") | {"usageMetadata": usage(reply.tokens)}
+    return piece(reply, parts(reply), finishReason=reason(reply)) | {"usageMetadata": usage(reply.tokens)}
 
 
 def frames(reply: Reply) -> list[Frame]:
@@ -74,12 +79,22 @@ def frames(reply: Reply) -> list[Frame]:
 
 def end(reply: Reply) -> list[Frame]:
     """The end of the stream: finish reason and usage."""
-    return [Frame(piece(reply, [{"text": ""}], finishReason="STOP") | {"usageMetadata": usage(reply.tokens)})]
+    return [Frame(piece(reply, [{"text": ""}], finishReason=reason(reply)) | {"usageMetadata": usage(reply.tokens)})]
 
 
 def document(schema: Mapping[str, Any]) -> str:
     """A document of that schema, for requests that want one."""
     return json.dumps(filled(schema, {}))
+
+
+def inside(reply: Reply, error: dict[str, Any]) -> list[Frame]:
+    """How a stream ends by an error inside it."""
+    return [Frame(unstreamed(error))]
+
+
+def unstreamed(error: dict[str, Any]) -> dict[str, Any]:
+    """The body of the same error without a stream; a blocked prompt is no error in it."""
+    return {"promptFeedback" if "blockReason" in error else "error": error}
 
 
 def failure(status: int, message: str) -> dict[str, Any]:

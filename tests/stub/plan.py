@@ -5,67 +5,29 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import get_args
 
 from . import gemini
+from .failures import ENDINGS, LASTING, LATER, Error, Mode
 from .script import SIDE_TOKENS, TOKENS, Act, ParsedRequest, Reply, Run, Tokens, Use, Write, calls
 
-Mode = Literal[
-    "ok",
-    "401",
-    "429",
-    "500",
-    "529",
-    "no_credit",
-    "cut",
-    "early",
-    "loop",
-    "hang",
-    "unknown_model",
-    "other_provider",
-    "other_model",
-]
 MODES: tuple[Mode, ...] = get_args(Mode)
 """ok             the script, to its end
 401, 429, 500, 529  that status for every request of an answer
 no_credit      from the second turn on each API's own words for an account without credit
+overload       from the second turn on an overload of the provider, inside the answer
+hiccup         the same at the first try of the second turn only
+no_provider    from the second turn on a broker has no provider of the pin
+policy         from the second turn on an error of the provider's policy
+filter         from the second turn on the answer ends as a refusal
+context        from the second turn on the model's context is full, until the agent asks for a summary of it
+output         from the second turn on the limit on one answer cuts it
 cut            from the second turn on the stub breaks the connection within the answer
 early          from the second turn on the stream ends as it should, but with neither a reason nor a usage record
 loop           another call of a tool after the script, for ever
 hang           from the second turn on nothing follows the headers
 unknown_model  404, as for a model that is not there
 other_provider, other_model  the answer names another provider or another model"""
-FAILURES: dict[Mode, tuple[int, str]] = {
-    "401": (401, "the stub takes no such key"),
-    "429": (429, "the stub has had enough requests"),
-    "500": (500, "the stub has failed"),
-    "529": (529, "the stub has too much to do"),
-    "unknown_model": (404, "the stub has no such model"),
-}
-NO_CREDIT: dict[str, tuple[int, dict[str, Any]]] = {
-    "anthropic": (
-        400,
-        {
-            "type": "error",
-            "error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the Anthropic API."},
-        },
-    ),
-    "responses": (
-        429,
-        {
-            "error": {
-                "message": "You exceeded your current quota.",
-                "type": "insufficient_quota",
-                "code": "credit_balance_exhausted",
-            }
-        },
-    ),
-    "chat": (402, {"error": {"message": "Insufficient credits.", "code": 402}}),
-    "gemini": (
-        402,
-        {"error": {"code": 402, "message": "Your prepayment credits are depleted.", "status": "RESOURCE_EXHAUSTED"}},
-    ),
-}
 THINKING = "First the file, then the check: one step after the other."
 SUMMARY = (
     "<state_snapshot><overall_goal>A kernel in solution.py.</overall_goal> It is written; more steps follow.</state_snapshot>"
@@ -98,9 +60,9 @@ class Plan:
     """Input tokens added to every answer of the script. Near a model's limit an agent CLI begins to shorten its history."""
 
 
-def turns(solution: str, check: str, extra: Sequence[str], uses: Sequence[Use]) -> tuple[tuple[Act, ...], ...]:
-    """A script that writes `solution`, runs the command `check` and those of `extra` in parallel, and then these tools."""
-    return ((Write("solution.py", solution),), (Run(check), *map(Run, extra)), *((use,) for use in uses))
+def turns(solution: str, file: str, check: str, extra: Sequence[str], uses: Sequence[Use]) -> tuple[tuple[Act, ...], ...]:
+    """A script that writes `solution` to `file`, runs `check` and the commands of `extra` in parallel, and then these tools."""
+    return ((Write(file, solution),), (Run(check), *map(Run, extra)), *((use,) for use in uses))
 
 
 def reply(request: ParsedRequest, plan: Plan, broker: bool, *, crowded: bool = True, number: int = 0) -> Reply:
@@ -120,16 +82,18 @@ def reply(request: ParsedRequest, plan: Plan, broker: bool, *, crowded: bool = T
             if request.schema is None
             else gemini.document(request.schema)
         )
+    ending = ENDINGS.get(plan.mode, "") if later(request) else ""
     return Reply(
         model=f"{request.model}-other" if plan.mode == "other_model" else request.model,
         text=text,
         tokens=tokens(request, plan, crowded=crowded),
-        calls=calls(acts, request.tools),
+        calls=() if ending else calls(acts, request.tools),
         thinking=THINKING if plan.thinking and (plan.answers or not request.side) else "",
         provider=None if not broker else "Another Provider" if plan.mode == "other_provider" else plan.provider,
         cost_usd=round(PRICE_USD * (request.turn + 1), 6) if broker and plan.price else None,
         id=secrets.token_hex(8),
         metered=request.metered,
+        ending=ending,
     )
 
 
@@ -141,6 +105,17 @@ def tokens(request: ParsedRequest, plan: Plan, *, crowded: bool) -> Tokens:
     return replace(scripted, input=scripted.input + plan.crowded * crowded)
 
 
-def ends_badly(request: ParsedRequest, plan: Plan) -> bool:
-    """Whether the mode breaks this answer."""
-    return plan.mode in ("cut", "early", "hang") and request.turn >= 1 and not request.side
+def later(request: ParsedRequest) -> bool:
+    """Whether a request is of the second turn or a later one."""
+    return request.turn >= 1 and not request.side
+
+
+def breaks(request: ParsedRequest, plan: Plan) -> bool:
+    """Whether the mode breaks this answer off."""
+    return plan.mode in ("cut", "early", "hang") and later(request)
+
+
+def error(request: ParsedRequest, plan: Plan, api: str, *, broke: bool) -> Error | None:
+    """The error that the mode gives this request; None: it is answered. `broke`: whether one has had it before."""
+    due = (broke and plan.mode in LASTING) or (later(request) and not (plan.mode in ("hiccup", "context") and broke))
+    return LATER.get(plan.mode, {}).get(api) if due else None

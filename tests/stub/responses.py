@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from .chat import failure
+from .chat import failure, unstreamed
 from .script import Call, ParsedRequest, Reply, Tokens, Tool
 from .wire import Frame, pieces
 
-__all__ = ["end", "failure", "frames", "parse", "reported", "whole"]
+__all__ = ["end", "failure", "frames", "inside", "parse", "reported", "unstreamed", "whole"]
+
+REASONS = {"refusal": "content_filter", "output": "max_output_tokens"}
 
 
 def parse(body: Mapping[str, Any], path: str) -> ParsedRequest:
@@ -84,7 +86,8 @@ def called(call: Call) -> dict[str, Any]:
 
 def whole(reply: Reply) -> dict[str, Any]:
     """The answer to a request that does not stream."""
-    return opened(reply) | {"status": "completed", "output": items(reply), "usage": usage(reply.tokens)}
+    ended = {"status": "incomplete", "incomplete_details": {"reason": REASONS[reply.ending]}} if reply.ending else {}
+    return opened(reply) | {"status": "completed", "output": items(reply), "usage": usage(reply.tokens)} | ended
 
 
 def opened(reply: Reply) -> dict[str, Any]:
@@ -137,7 +140,13 @@ def streamed(index: int, item: dict[str, Any]) -> Iterator[Frame]:
 
 def end(reply: Reply) -> list[Frame]:
     """The end of the stream: the whole answer again, and the usage."""
-    return numbered([event("response.completed", response=whole(reply))], len(frames(reply)))
+    response = whole(reply)
+    return numbered([event(f"response.{response['status']}", response=response)], len(frames(reply)))
+
+
+def inside(reply: Reply, error: dict[str, Any]) -> list[Frame]:
+    """How a stream ends by an error inside it."""
+    return [event("response.failed", response=opened(reply) | {"status": "failed", "error": error})]
 
 
 def event(kind: str, **fields: Any) -> Frame:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .failures import Ending
+
 Shape = Literal["function", "free", "code"]
 """How a request calls a tool: with JSON arguments; with one text; with a JavaScript program that calls other tools (codex)."""
 WRITERS = re.compile(r"write|write_?file|create_file", re.IGNORECASE)
@@ -120,6 +122,8 @@ class Reply:
     cost_usd: float | None = None
     id: str = ""
     metered: bool = True
+    ending: Ending = ""
+    """Other than by its content; such an answer calls nothing."""
 
 
 def calls(acts: Sequence[Act], tools: Sequence[Tool]) -> tuple[Call, ...]:

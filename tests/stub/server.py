@@ -15,7 +15,8 @@ from typing import Any
 from aiohttp import web
 
 from . import anthropic, chat, gemini, responses
-from .plan import FAILURES, NO_CREDIT, Plan, ends_badly, reply
+from .failures import LASTING, STATUSES, Error
+from .plan import Plan, breaks, error, reply
 from .script import COMPACTION, ParsedRequest
 
 RETRY_AFTER_S = 1
@@ -77,19 +78,26 @@ class Server:
         if self.plan.key is not None and key(request) != self.plan.key:
             self.note(kind="answer", number=number, status=401, wrong_key=True)
             return web.json_response(module.failure(401, "the stub expects another key"), status=401)
-        parsed = replace(module.parse(body, request.path), compacts=self.plan.length > 0 and compacts(body))
-        if failure := FAILURES.get(self.plan.mode):
+        parsed = replace(
+            module.parse(body, request.path), compacts=(self.plan.length > 0 or self.plan.mode == "context") and compacts(body)
+        )
+        if failure := STATUSES.get(self.plan.mode):
             status, message = failure
             self.note(kind="answer", number=number, status=status, turn=parsed.turn, side=parsed.side)
             headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 429 else {}
             return web.json_response(module.failure(status, message), status=status, headers=headers)
-        if self.plan.mode == "no_credit" and (self.broke or (parsed.turn >= 1 and not parsed.side)):
-            self.broke = True
-            status, words = NO_CREDIT[api]
-            self.note(kind="answer", number=number, status=status, turn=parsed.turn, side=parsed.side)
-            return web.json_response(words, status=status)
+        if self.plan.mode == "context":  # a full context is full no more once the agent has a summary of it
+            self.broke = self.broke or parsed.compacts
+        found = error(parsed, self.plan, api, broke=self.broke)
+        self.broke = self.broke or (found is not None and self.plan.mode in (*LASTING, "hiccup"))
+        if found and (found.status != 200 or not parsed.stream):
+            status, body = (
+                (found.status, found.body) if found.status != 200 else (found.unstreamed, module.unstreamed(found.body))
+            )
+            self.note(kind="answer", number=number, status=status, turn=parsed.turn, side=parsed.side, broken=self.plan.mode)
+            return web.json_response(body, status=status)
         try:
-            return await self.answer(request, number, module, parsed)
+            return await self.answer(request, number, module, parsed, found)
         except ConnectionResetError:
             self.note(kind="gone", number=number)
             return web.Response()  # the client is gone
@@ -102,7 +110,9 @@ class Server:
             return web.json_response({"object": "list", "data": [], "models": []})
         return web.json_response({"error": {"message": f"the stub has no {request.path}"}}, status=404)
 
-    async def answer(self, request: web.Request, number: int, module: ModuleType, parsed: ParsedRequest) -> web.StreamResponse:
+    async def answer(
+        self, request: web.Request, number: int, module: ModuleType, parsed: ParsedRequest, found: Error | None
+    ) -> web.StreamResponse:
         """Send the next turn of the script, whole or as the mode breaks it."""
         crowded = True
         if self.plan.length:
@@ -119,7 +129,9 @@ class Server:
             "model": answer.model,
         }
         # A provider that begins to fail fails every request from then on, with arena's own.
-        broken = self.broke = self.broke or ends_badly(parsed, self.plan)
+        broken = self.plan.mode in LASTING and (self.broke or breaks(parsed, self.plan))
+        self.broke = self.broke or broken
+        broken = broken or found is not None
         if not parsed.stream and (not broken or self.plan.mode == "early"):
             self.note(**line, **usage)
             return web.json_response(module.whole(answer))
@@ -127,7 +139,8 @@ class Server:
         await response.prepare(request)
         if broken:
             self.note(**line, broken=self.plan.mode)
-            await self.broken(request, response, module, replace(answer, calls=() if self.plan.mode == "early" else answer.calls))
+            answer = replace(answer, calls=() if self.plan.mode == "early" else answer.calls)
+            await self.broken(request, response, module, answer, found)
             return response
         for frame in [*module.frames(answer), *module.end(answer)]:
             await response.write(frame.encoded())
@@ -144,12 +157,16 @@ class Server:
         self.turn += 1
         return parsed, self.turn > self.plan.length // 2 and not self.shortened
 
-    async def broken(self, request: web.Request, response: web.StreamResponse, module: ModuleType, answer: Any) -> None:
+    async def broken(
+        self, request: web.Request, response: web.StreamResponse, module: ModuleType, answer: Any, found: Error | None
+    ) -> None:
         """Send the answer as the mode breaks it."""
         if self.plan.mode == "hang":
             await asyncio.get_running_loop().create_future()  # until the client goes
         frames = module.frames(answer)
         for frame in frames if self.plan.mode == "early" else frames[: max(1, len(frames) // 2)]:
+            await response.write(frame.encoded())
+        for frame in module.inside(answer, found.body) if found else ():
             await response.write(frame.encoded())
         if self.plan.mode == "cut":
             assert request.transport is not None

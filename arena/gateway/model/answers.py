@@ -34,8 +34,8 @@ POLICY_FLAGS = {
     "flagged_input",
 }
 """Names of errors with which a provider refuses a request by a policy: OpenAI's and Azure's codes, OpenRouter's moderation."""
-FLAGGED = "Invalid prompt: your prompt was flagged"
-"""OpenAI's older words for the same, by the code of every invalid prompt."""
+FLAGGED = ("Invalid prompt: your prompt was flagged", "Output blocked by content filtering policy")
+"""How a message begins that says the same under the name of every bad request: OpenAI's older words, and Anthropic's."""
 OUTPUT_LIMITS = {"max_tokens", "max_output_tokens", "length", "MAX_TOKENS"}
 """Finish reasons of an answer that was cut at the limit on one answer: Anthropic's, OpenAI's two, Google's."""
 CONTEXT_LIMITS = {"model_context_window_exceeded", "context_length_exceeded"}

@@ -18,7 +18,7 @@ from pathlib import Path
 from aiohttp import web
 
 from arena.errors import UsageError
-from arena.gateway.config import ModelAccess, Stop
+from arena.gateway.config import RESUME_PATH, RESUMES, ModelAccess, Stop
 from arena.gateway.model import apis, policy
 from arena.gateway.model.apis import Endpoint
 from arena.gateway.model.exchange import Exchange
@@ -109,7 +109,7 @@ class Gateway(RunState):
     @property
     def in_flight(self) -> int:
         """Requests that have gone out and not ended, with those that arena is about to send itself."""
-        return self._asking + (self.doubts.is_set() or self._checking.locked())
+        return self._asking + (self.doubts.is_set() or self._checking.locked() or self.resuming)
 
     @property
     def asking(self) -> str:
@@ -152,6 +152,30 @@ class Gateway(RunState):
         while pause_s := await self._check(upstream):
             await asyncio.sleep(max(0.1, min(pause_s, self._asked_s + QUIET_S - time.monotonic())))
 
+    async def resumable(self, upstream: Upstream) -> bool:
+        """Whether the provider broke off the agent's command, which has ended, and answers again: waits for that answer.
+
+        The sandbox decides when it asks. It gains nothing by it: the answer is about the provider, and the number is bounded.
+        """
+        if self.resuming or self.resumed == RESUMES:
+            return False
+        self.resuming = True
+        try:
+            while self.broken_off and self._checks < CHECKS:
+                async with self._checking:
+                    self._checks += 1
+                    own = await ask(self._access, upstream)
+                    self.record_check(own.failed, conclusive=False)
+                if own.account:
+                    return False
+                if not own.failed and self.broken_off:
+                    self.resumed, self.resumed_s = self.resumed + 1, time.monotonic()
+                    return True
+                await asyncio.sleep(CHECK_PAUSE_S)
+            return False
+        finally:
+            self.resuming = False
+
     async def watch(self) -> None:
         """Until cancelled, check whether the provider has failed for too long."""
         while True:
@@ -160,6 +184,8 @@ class Gateway(RunState):
 
     async def handle(self, upstream: Upstream, request: web.BaseRequest) -> web.StreamResponse:
         """Serve one request of the sandbox."""
+        if (request.method, request.raw_path) == ("POST", RESUME_PATH):
+            return web.Response(status=200 if await self.resumable(upstream) else 409)
         self.arrived += 1
         try:
             return await self._answer(upstream, request)

@@ -69,6 +69,12 @@ class RunState:
         """Arena ends the sandbox: a connection that breaks from now on is not a fault."""
         self.account_fault = ""
         """What the user should do about the account, when the provider last named a fault of it to arena's own request."""
+        self.resumed = 0
+        """Times that the agent's command has gone on after a break of the provider."""
+        self.resumed_s = 0.0
+        """When it last did, on the monotonic clock; meaningless before."""
+        self.resuming = False
+        """Whether it waits to go on until the provider answers again."""
         self.arriving: dict[int, float] = {}
         """Good answers that are coming in now: when each request began, by its number."""
         self.active_s = self._start_s = time.monotonic()
@@ -120,6 +126,11 @@ class RunState:
         return f"pausing after {failed}" if failed else ""
 
     @property
+    def broken_off(self) -> bool:
+        """Whether the last request failed by the provider's fault, and the run has not ended by it."""
+        return bool(self._outcomes and self._outcomes[-1].reason) and self.stop is None and not self.ending
+
+    @property
     def last_failure(self) -> str:
         """Why the last request to the model failed, when arena's own request failed too; otherwise empty."""
         return self._failure(self._outcomes[-1:])
@@ -155,7 +166,7 @@ class RunState:
             conclusive: False when the agent itself may have caused that failure.
             account: the fault of the user's account that the provider named to arena's own request.
         """
-        self._write(Checked(_now(), self.now_s(), own_failure, conclusive))
+        self.record_check(own_failure, conclusive=conclusive)
         if own_failure and not conclusive:
             if self._doubt is not None and self._doubt[1].ends:
                 self.stop = _plain(unconfirmed(self._doubt[1], own_failure))
@@ -172,6 +183,10 @@ class RunState:
                 self._replace_stop(confirmed(doubt, own_failure))
             elif own_failure:
                 self.end_run(confirmed(doubt, own_failure))
+
+    def record_check(self, own_failure: str, *, conclusive: bool) -> None:
+        """Record a request of arena's own, and how it failed, if it did."""
+        self._write(Checked(_now(), self.now_s(), own_failure, conclusive))
 
     def admit(self) -> None:
         """Refusal when the run is over or a cap is used up. Programs do not retry this status."""
