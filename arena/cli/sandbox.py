@@ -10,7 +10,7 @@ from typing import BinaryIO, Literal
 
 import rich_click as click
 
-from arena import paths
+from arena import catalog, paths
 from arena.cli import options
 from arena.cli.console import safe, tell
 from arena.errors import UsageError
@@ -79,7 +79,7 @@ def sandbox(
                 problem.shapes[hardware.profile],
                 processor(),
                 None,
-                problem_folder=paths.problems() / problem.name,
+                problem_folder=catalog.problem_folder(problem.name),
                 kit_folder=paths.problems() / "kit",
             )
         limits = limits_for(kind)
