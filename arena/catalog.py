@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 from arena import paths
 from arena.errors import DataError, UsageError
 from arena.files.documents import read_all, read_yaml, unknown
-from arena.schema import Hardware, Harness, Model, OwnModels, Problem, Profile
+from arena.schema import Hardware, Harness, Model, OwnModels, Problem, Profile, RuleSets
 
 R = TypeVar("R")
 UNDIGESTED = ("solutions", "baselines")
@@ -23,7 +24,15 @@ UNDIGESTED = ("solutions", "baselines")
 
 def problem(name: str, folder: Path | None = None) -> Problem:
     """The problem of that name: a shipped one, or one in a folder of $ARENA_PROBLEMS. `folder` replaces all of these."""
-    return read_yaml(_file("problem", name, _problem_files(folder)), Problem, name=name)
+    path = _file("problem", name, _problem_files(folder))
+    found = read_yaml(path, Problem, name=name)
+    if not any(entry.startswith("@") for entry in found.forbidden):
+        return found
+    known = read_yaml(_rules(folder), RuleSets).sets
+    if wrong := [entry for entry in found.forbidden if entry.startswith("@") and entry[1:] not in known]:
+        raise DataError(f"{path}: forbidden: {unknown('set of names', wrong[0][1:], known)}")
+    names = (known[entry[1:]] if entry.startswith("@") else (entry,) for entry in found.forbidden)
+    return found.model_copy(update={"forbidden": tuple(dict.fromkeys(chain.from_iterable(names)))})
 
 
 def problems(folder: Path | None = None) -> dict[str, Problem]:
@@ -111,7 +120,8 @@ def problem_digest(name: str, folder: Path | None = None) -> str:
     """sha256 over the kit and the problem's files that decide the task and the judging, without solutions and baselines."""
     home, shipped = problem_folder(name, folder), folder or paths.problems()
     files = [path for path in home.rglob("*") if path.relative_to(home).parts[0] not in UNDIGESTED]
-    return _digest((home.parent, files), (shipped, (shipped / "kit").rglob("*")))
+    kit = [path for path in (shipped / "kit").rglob("*") if path != _rules(folder) or _uses_rules(home / "problem.yaml")]
+    return _digest((home.parent, files), (shipped, kit))
 
 
 def solutions(folder: Path, profile: Profile) -> dict[str, Path]:
@@ -129,6 +139,15 @@ def harness_digest(name: str, folder: Path | None = None) -> str:
     home, found = folder or paths.harnesses(), harness(name, folder)
     beside = [home / file for file in (*found.files.values(), found.events) if file]
     return _digest((home, [home / f"{name}.yaml", home / f"{name}.py", *beside]))
+
+
+def _rules(folder: Path | None) -> Path:
+    """The file of the sets of forbidden names. It decides only problems that name one of them."""
+    return (folder or paths.problems()) / "kit" / "rules.yaml"
+
+
+def _uses_rules(path: Path) -> bool:
+    return any(entry.startswith("@") for entry in read_yaml(path, Problem, name=path.parent.name).forbidden)
 
 
 def _for_profile(folder: Path, profile: Profile) -> dict[str, Path]:

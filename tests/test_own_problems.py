@@ -4,8 +4,7 @@ import json
 import shutil
 
 import pytest
-from command import Arena
-from sandbox_programs import ROOT
+from command import ROOT, Arena
 
 from arena import catalog, paths
 from arena.errors import SandboxError, UsageError
@@ -13,7 +12,7 @@ from arena.sandboxes import SandboxSpec
 
 SEARCH = """
 import json, os, sys
-found = [os.path.join(folder, name) for folder, _, names in os.walk("/", onerror=None) for name in names if name == "hidden_word.py"]
+found = [os.path.join(folder, name) for folder, _, names in os.walk("/") for name in names if name == "hidden_word.py"]
 reads = []
 for path in json.load(sys.stdin):
     try:
@@ -33,6 +32,13 @@ def folder(tmp_path, monkeypatch):
     (home / "mine_topk" / "hidden_word.py").write_text("SECRET = 1\n")
     monkeypatch.setenv("ARENA_PROBLEMS", str(home))
     return home
+
+
+def searched(sandbox, kind, folder, tried):
+    """What a search inside finds. The folder above is shown: an agent's program may lie beside somebody's problems."""
+    command, stdin = ("python", "-I", "-c", SEARCH), json.dumps(tried).encode()
+    with sandbox.run(SandboxSpec(kind, command, binds={"/opt/tools": folder.parent}, stdin=stdin)) as running:
+        return json.loads(running.stdout.read())
 
 
 def test_a_problem_of_ones_own_is_found(folder):
@@ -71,20 +77,19 @@ def test_a_folder_that_is_not_there_is_an_error(folder, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["agent", "worker"])
 def test_no_sandbox_shows_it(folder, sandbox, kind):
-    tried = [str(folder), str(folder / "mine_topk" / "hidden_word.py"), "/opt/tools/mine", "/opt/tools/mine/mine_topk/hidden_word.py"]
-    asked = {"command": ("python", "-I", "-c", SEARCH), "stdin": json.dumps(tried).encode()}
-    # The folder above is shown: an agent's program may lie beside somebody's problems.
-    with sandbox.run(SandboxSpec(kind, binds={"/opt/tools": folder.parent}, **asked)) as running:
-        seen = json.loads(running.stdout.read())
-    assert seen == {"found": [], "reads": [], "named": False}
+    tried = [
+        str(folder),
+        str(folder / "mine_topk" / "hidden_word.py"),
+        "/opt/tools/mine",
+        "/opt/tools/mine/mine_topk/hidden_word.py",
+    ]
+    assert searched(sandbox, kind, folder, tried) == {"found": [], "reads": [], "named": False}
 
 
 def test_the_search_finds_what_is_no_problem(folder, sandbox, monkeypatch):
     """The positive control of the test above."""
     monkeypatch.delenv("ARENA_PROBLEMS")
-    asked = {"command": ("python", "-I", "-c", SEARCH), "stdin": json.dumps(["/opt/tools/mine"]).encode()}
-    with sandbox.run(SandboxSpec("agent", binds={"/opt/tools": folder.parent}, **asked)) as running:
-        seen = json.loads(running.stdout.read())
+    seen = searched(sandbox, "agent", folder, ["/opt/tools/mine"])
     assert seen["found"] == ["/opt/tools/mine/mine_topk/hidden_word.py"]
     assert seen["reads"] == [["mine_topk"]]
 

@@ -23,7 +23,7 @@ from arena.schema.harness import (
     Route,
     Routes,
 )
-from arena.schema.problem import Problem, Tensor, VendorLibrary, Work
+from arena.schema.problem import CountedWork, Problem, RuleSets, Tensor, VendorLibrary, Work
 from arena.schema.run import AgentStatus, Annotation, Cell, EndedSession, Network, Quote, Review, Session, SubmissionRecord, Usage
 from arena.schema.score import (
     SCORE,
@@ -51,10 +51,10 @@ from arena.schema.sweep import Grid, ModelChoice, Retry, Stop, Sweep, SweepPlace
 
 __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
-    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "Curve", "CurvePoint", "DType", "DefaultLimits",
+    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "CountedWork", "Curve", "CurvePoint", "DType", "DefaultLimits",
     "Device", "Download", "EndedSession", "Errors", "Evidence", "Figure", "Grid", "Hardware", "Harness", "JudgeFailed",
     "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "ModelChoice", "Name", "Network", "OwnModels", "Passed",
     "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route",
-    "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep",
+    "Routes", "RuleSets", "Score", "ScoreHead", "Session", "Shape", "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep",
     "SweepPlace", "Tensor", "TimedShape", "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "When", "Work",
 ]  # fmt: skip
