@@ -39,6 +39,7 @@ COMMANDS = (
     "completion",
     "curve",
     "doctor",
+    "import",
     "install",
     "judge",
     "leaderboard",

@@ -51,7 +51,8 @@ from arena.schema.sweep import Grid, ModelChoice, Retry, Stop, Sweep, SweepPlace
 
 __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
-    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "CountedWork", "Curve", "CurvePoint", "DType", "DefaultLimits",
+    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "CountedWork",
+    "Curve", "CurvePoint", "DType", "DefaultLimits",
     "Device", "Download", "EndedSession", "Errors", "Evidence", "Figure", "Grid", "Hardware", "Harness", "JudgeFailed",
     "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "ModelChoice", "Name", "Network", "OwnModels", "Passed",
     "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected", "RejectionVerdict", "Retry", "Review", "Route",

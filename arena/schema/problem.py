@@ -101,7 +101,8 @@ class Problem(Record):
     """Further input classes that a solution must handle, in words; never their seeds."""
     forbidden: tuple[str, ...] = ()
     """Dotted names that a solution may not import or call, resolved through aliases. A trailing `.*` covers a module, a bare `*`
-    every name with that start. `@torch-compute` stands for a set of problems/kit/rules.yaml. `torch.Tensor.x` covers `.x` of every possible tensor, `operator.matmul` the operator `@`."""
+    every name with that start. `torch.Tensor.x` covers `.x` of every possible tensor, `operator.matmul` the operator `@`.
+    `@torch-compute` stands for a set of problems/kit/rules.yaml."""
     arithmetic: Rate | None = None
     """The arithmetic of the tensor cores when compute is the bound. A score whose counters show less of it says so."""
     excluded_arithmetic: tuple[Rate, ...] = ()
