@@ -174,7 +174,7 @@ def problem(facts: Facts, measured: Measured) -> dict[str, Any]:
         "shapes": {profile: [shape] for profile, shape in shapes.items()},
         "tolerance": dict(measured.tolerance),
         "work": {"counted": {p: [{"flops": trace.flops, "bytes": trace.bytes}] for p, trace in traces.items()}},
-        "distribution": "As get_inputs() draws the inputs, and the module's own initialisation its parameters, new at every call.",
+        "distribution": "As get_inputs() draws the inputs, and the module's own initialisation its parameters, new each time.",
         "stress": [CLASSES[name] for name in measured.classes],
         **({"forbidden": ["@torch-compute"]} if facts.rules else {}),
     }

@@ -1,8 +1,7 @@
 """Find a task's tensors, sizes and work, on fake tensors that take no memory. Runs in a sandbox; standard library and torch.
 
 Input: {"sizes": {name: number}, "most_bytes", "small_bytes", "small_flops", "given": {profile: {name: number}}}; core.py
-lies beside it.
-Output: {"sizes": {name: [tensor, dimension]}, "gpu", "cpu", "original", "parameters", "forward", "scalars"}, or {"unfit": reason}.
+lies beside it. Output: {"sizes": {name: [tensor, dimension]}, "gpu", "cpu", "original", "parameters", ...}, or {"unfit": reason}.
 """
 
 import json
