@@ -1,13 +1,14 @@
 # make demo            one run of the built-in oracle, from nothing to a score and its pages; results go to .cache/demo
-# make demo-site       the built-in agents on every problem on the CPU, and their pages, in .cache/demonstration (an hour or more)
+# make demo-site       built-in agents on every problem on the CPU, timed in brief, and their pages: .cache/demonstration/site
 # make test            lint, types and tests        make check   the same without tests that read a clock, before each commit
 # make test-slow       tests of more than ten seconds each
 # make test-cli        the seven agent CLIs (2 GB from npm and PyPI) against a stub of their providers
 # make test-site       the pages in Chromium
-# make test-problems   every problem check on the CPU; CI (.ci/run) runs all five tests
+# make test-inspect    logs for Inspect, and the problems as its tasks, with inspect-ai, which it installs
+# make test-problems   every problem check on the CPU; CI (.ci/run) runs all six tests and demo-site
 # make clean           remove .venv and the caches
 
-.PHONY: demo demo-site test test-slow test-cli test-site test-problems check clean
+.PHONY: demo demo-site test test-slow test-cli test-site test-inspect test-problems check clean
 
 demo:
 	@scripts/setup demo
@@ -16,8 +17,11 @@ demo:
 
 demo-site:
 	@scripts/setup demo
-	@ARENA_HOME=.cache/demonstration .venv/bin/arena sweep scripts/demonstration.yaml
+	@rm -rf .cache/demonstration
+	@ARENA_HOME=.cache/demonstration .venv/bin/python scripts/demonstration.py
+	@ARENA_HOME=.cache/demonstration .venv/bin/arena curve latest
 	@ARENA_HOME=.cache/demonstration .venv/bin/arena site --runs all
+	@grep -q 'id="curve"' .cache/demonstration/site/r/*climb*.html
 
 test:
 	@scripts/setup test
@@ -35,6 +39,10 @@ test-cli:
 test-site:
 	@scripts/setup site
 	@.venv/bin/python -m pytest -q -ra -m browser tests/site
+
+test-inspect:
+	@scripts/setup inspect
+	@.venv/bin/python -m pytest -q -ra tests/export
 
 test-problems:
 	@scripts/setup test

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import arena
 from arena import catalog, judge
 from arena.agents.snapshots import Stored, stored
+from arena.agents.trajectory import KEPT_BYTES, check_result, doing
 from arena.errors import JudgeError, UsageError
 from arena.judge.sampling import CPU, GPU
 from arena.results.run_folder import RunFolder
 from arena.sandboxes import Sandbox
 from arena.schema import Annotation, Curve, CurvePoint, Passed, Score
-from arena.submission import NoSubmission, submission_of
+from arena.submission import NoSubmission, read_regular, submission_of
 
 SAMPLING = {"gpu": replace(GPU, processes=1, counters=False), "cpu": replace(CPU, processes=1)}
 """A score's sampling with one process instead of three, and no counters: there are many snapshots."""
@@ -35,13 +39,14 @@ def measure(
     problem, hardware = catalog.problem(cell.problem), catalog.hardware(cell.hardware)
     if catalog.problem_digest(cell.problem) != cell.problem_digest:
         raise UsageError(f"run {run.run_id}: problem {cell.problem} has changed since, so its curve would be of another problem")
-    different = first_of_each(stored(run.snapshots) if run.snapshots.is_dir() else [])
-    if not different:
+    states = scorable(stored(run.snapshots) if run.snapshots.is_dir() else [])
+    if not states:
         raise UsageError(f"run {run.run_id} has no snapshots here that can be scored ({run.snapshots})")
     judge.preflight(hardware, gpu)
-    chosen = spread(different, most)
+    offset_s = annotation.session.clock_offset_s or 0.0
+    chosen = choose(states, [at_s + offset_s for at_s in passed_checks(run.trajectory)], most)
     points, device = [], ""
-    for number, snapshot in enumerate(chosen, start=1):
+    for number, (snapshot, _) in enumerate(chosen, start=1):
         report(f"snapshot {number} of {len(chosen)}, after {snapshot.at_s:.0f} s")
         submission = submission_of(snapshot.path.read_bytes())
         score = judge.score(
@@ -64,31 +69,74 @@ def measure(
         hardware=cell.hardware,
         device=device,
         processes=SAMPLING[hardware.profile].processes,
-        snapshots=len(different),
+        snapshots=len({state.sha256 for state in states}),
         measured_at=datetime.now(UTC).replace(microsecond=0),
         arena_version=arena.__version__,
         points=tuple(points),
     )
 
 
-def first_of_each(found: Sequence[Stored]) -> list[Stored]:
-    """The first snapshot of each text that can be scored, oldest first. An agent often returns to an old state."""
-    kept: dict[str, Stored] = {}
+class State(NamedTuple):
+    """A snapshot that can be scored."""
+
+    snapshot: Stored
+    sha256: str
+    """Of its text."""
+
+
+def scorable(found: Sequence[Stored]) -> list[State]:
+    """The snapshots that can be scored, in their order."""
+    kept = []
     for snapshot in found:
         try:
-            kept.setdefault(submission_of(snapshot.path.read_bytes()).sha256, snapshot)
+            kept.append(State(snapshot, submission_of(snapshot.path.read_bytes()).sha256))
         except NoSubmission:
             continue
-    return list(kept.values())
+    return kept
 
 
-def spread(found: Sequence[Stored], most: int) -> list[Stored]:
-    """At most `most` of them, evenly spaced, with the last one, and the first one where there is room for two."""
+def passed_checks(trajectory: Path) -> list[float]:
+    """The times, by the agent's clock, at which its own check.py said PASS. An agent can print that too: it only chooses."""
+    try:
+        lines = read_regular(trajectory.parent, trajectory.name, 2 * KEPT_BYTES).split(b"\n")
+    except NoSubmission:
+        return []
+    calls, times = set[str](), list[float]()
+    for line in lines:
+        if b"check.py" not in line and b"PASS" not in line:
+            continue
+        try:
+            step = json.loads(line)
+            if step["kind"] == "call" and "check.py" in doing(step["tool"], step["input"]):
+                calls.add(str(step["id"]))
+            elif step["kind"] == "result" and str(step["id"]) in calls and check_result(str(step["output"])) == "passed":
+                times.append(float(step["at_s"]))
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+            continue
+    return times
+
+
+def choose(states: Sequence[State], passed_s: Collection[float], most: int) -> list[State]:
+    """At most `most` different texts, each at its first time: the last one, then those that were there when a check passed.
+
+    Where these are too many, and for the room that is left, evenly spaced ones. `passed_s`: by the snapshots' clock.
+    """
+    first: dict[str, State] = {}
+    for state in states:  # an agent often returns to an old state
+        first.setdefault(state.sha256, state)
+    times = [state.snapshot.at_s for state in states]
+    passed = {states[place - 1].sha256 for at_s in passed_s if (place := bisect_right(times, at_s))}
+    kept = {states[-1].sha256}
+    for group in ([sha256 for sha256 in first if sha256 in passed], list(first)):
+        kept |= set(_spread([sha256 for sha256 in group if sha256 not in kept], most - len(kept)))
+    return [state for sha256, state in first.items() if sha256 in kept]
+
+
+def _spread(found: Sequence[str], most: int) -> Sequence[str]:
+    """At most `most`, evenly spaced, with the first and the last one where there is room for two."""
     if len(found) <= most:
-        return list(found)
-    if most == 1:
-        return [found[-1]]
-    return [found[round(at * (len(found) - 1) / (most - 1))] for at in range(most)]
+        return found
+    return [found[round(at * (len(found) - 1) / max(1, most - 1))] for at in range(most)]
 
 
 def _point(snapshot: Stored, sha256: str, score: Score) -> CurvePoint:

@@ -39,6 +39,10 @@ class RunOptions(TypedDict, total=False):
     """Index of the GPU, as CUDA counts. Default 0."""
     effort: str | None
     """Asked of the model instead of its own."""
+    turns: int | None
+    """Answers that a harness such as `loop` asks of its model, at most, instead of its own number."""
+    profile: bool
+    """Let such a harness show its model a profile of each kernel that passed its check."""
     budget: str | float
     """The agent's wall clock, such as `45m` (the default), or seconds."""
     sandbox: str
@@ -72,11 +76,14 @@ def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> 
     gpu, sandbox, network = options.get("gpu", 0), options.get("sandbox", "bwrap"), options.get("network", Network())
     caps, login, exclude_backoff = options.get("caps", Caps()), options.get("login", False), options.get("exclude_backoff", False)
     effort, providers, unpinned = options.get("effort"), options.get("providers", ()), options.get("unpinned", False)
+    turns, profiled = options.get("turns"), options.get("profile", False)
     faults = Faults()
     for name in sorted(options.keys() - RunOptions.__annotations__.keys()):
         faults.add(UsageError(unknown("option", name, RunOptions.__annotations__)))
     target = faults.collect(lambda: problem_on(problem, options.get("hardware"), gpu))
-    selected = faults.collect(lambda: select_model(model, effort=effort, providers=providers, unpinned=unpinned))
+    selected = faults.collect(
+        lambda: select_model(model, effort=effort, providers=providers, unpinned=unpinned, turns=turns, profile=profiled)
+    )
     budget_s = faults.collect(lambda: seconds(options.get("budget", "45m"), "--budget"))
     patience_s = faults.collect(lambda: seconds(options.get("patience", PATIENCE_S), "--patience"))
     chosen_backend = faults.collect(lambda: backend(sandbox))

@@ -15,6 +15,7 @@ from arena.agents.run_spec import RunSpec
 from arena.agents.supervisor import Progress
 from arena.errors import ArenaError, DataError, SandboxError, UsageError
 from arena.files import documents
+from arena.judge.sampling import Sampling
 from arena.results import annotations, baselines, leaderboard, run_folder
 from arena.results.run_folder import RunFolder, RunState
 from arena.sandboxes import Sandbox
@@ -35,6 +36,8 @@ class Bench(NamedTuple):
     hardware: Hardware
     gpu: int
     sandbox: Sandbox
+    sampling: Sampling | None = None
+    """Replaces the published effort."""
 
 
 class Rehearsal(NamedTuple):
@@ -89,12 +92,15 @@ def _session(spec: RunSpec, report: Report) -> Iterator[tuple[RunFolder, EndedSe
         yield folder, ended, played.submission
 
 
-def judge_run(state: RunState, gpu: int | None = None, report: Report = lambda progress: None) -> Annotation:
+def judge_run(
+    state: RunState, gpu: int | None = None, report: Report = lambda progress: None, *, sampling: Sampling | None = None
+) -> Annotation:
     """Score a run whose session has ended but that has no score, or whose judge failed. Nothing of the session is played again.
 
     Args:
         state: the run.
         gpu: index of the GPU; without it the run's own.
+        sampling: replaces the published effort, for a demonstration. The pages say so; no command takes it.
 
     Raises:
         UsageError: there is nothing to judge, or it would not be the same measurement.
@@ -118,7 +124,9 @@ def judge_run(state: RunState, gpu: int | None = None, report: Report = lambda p
         manifest = json.loads(run.manifest.read_bytes())
         report(Progress("start", "looking at the machine"))
         number = gpu if gpu is not None else manifest.get("gpu") or 0
-        bench = Bench(catalog.problem(cell.problem), catalog.hardware(cell.hardware), number, backend(manifest["sandbox"]))
+        bench = Bench(
+            catalog.problem(cell.problem), catalog.hardware(cell.hardware), number, backend(manifest["sandbox"]), sampling
+        )
         judge.preflight(bench.hardware, bench.gpu)
         annotation = _judge(bench, cell, ended, submission, run, report)
     render()
@@ -233,6 +241,7 @@ def _score(bench: Bench, digest: str, submission: Submission | None, reason: str
             digest=digest,
             sandbox=bench.sandbox,
             report=lambda text: report(Progress("judge", text)),
+            sampling=bench.sampling,
             logs=folder.folder / "judge",
             gpu=bench.gpu,
         )

@@ -3,7 +3,8 @@
     python scripts/measure_oracles.py --hardware h200 [--problem NAME ...] [--solution oracle] [--json FILE]
 
 Prints a Markdown table for docs/measurements/judge.md, a row for each problem. The marks count shapes. GPU memory is what all
-processes of the GPU use together, read every 50 ms. Adds each score to `--json FILE` at once; what that file holds is left out.
+processes of the GPU use together, read every 50 ms. Adds each score to `--json FILE` at once, with the second at which each step
+began; what that file holds is left out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import platform
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,7 +62,7 @@ def peak_bytes(hardware: Hardware) -> Iterator[list[int]]:
 def scored(name: str, hardware: Hardware, solution: str) -> dict[str, Any]:
     """The score of one problem's solution as JSON, with the peak of the GPU's memory beside it."""
     path = catalog.solutions(paths.problems() / name, hardware.profile)[solution]
-    sampling, steps = GPU if hardware.profile == "gpu" else CPU, list[str]()
+    sampling, steps, begin_s = GPU if hardware.profile == "gpu" else CPU, list[tuple[float, str]](), time.monotonic()
     with peak_bytes(hardware) as peak:
         result = judge.score(
             collect(path.parent, path.name),
@@ -69,13 +71,13 @@ def scored(name: str, hardware: Hardware, solution: str) -> dict[str, Any]:
             digest=catalog.problem_digest(name),
             sandbox=backend(),
             sampling=sampling,
-            report=steps.append,
+            report=lambda step: steps.append((round(time.monotonic() - begin_s, 1), step)),
         )
     return {
         "problem": name,
         "peak_bytes": peak[0],
         "score": result.model_dump(mode="json"),
-        "last_step": steps[-1] if steps else "start",
+        "steps": [(0.0, "start"), *steps],
     }
 
 
@@ -86,7 +88,7 @@ def row(record: dict[str, Any]) -> str:
     rest_s = score.timings.total_s - sum(seconds)
     numbers = " | ".join(f"{each:.1f}" for each in (*seconds, rest_s, score.timings.total_s, peak_gb))
     if not isinstance(score, Passed):
-        return f"| {record['problem']} | **{score.verdict}** at `{record['last_step']}`: {score.message} | {numbers} | |"
+        return f"| {record['problem']} | **{score.verdict}** at `{record['steps'][-1][1]}`: {score.message} | {numbers} | |"
     counts = {
         "disturbed": sum(bool(shape.disturbed) for shape in score.shapes),
         "unsteady": sum(shape.unsteady for shape in score.shapes),

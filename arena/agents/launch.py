@@ -11,7 +11,7 @@ import jinja2
 
 from arena.agents import install
 from arena.agents.install import InstalledCli
-from arena.agents.select import SelectedModel, launch_effort
+from arena.agents.select import SelectedModel, launch_api, launch_effort
 from arena.agents.trajectory import Read, reader
 from arena.errors import DataError, Faults, UsageError
 from arena.gateway.config import GATEWAY_URL
@@ -101,6 +101,8 @@ def _rendered(selected: SelectedModel, folder: Path, *, login: bool, replay: byt
     harness, model = selected.harness, selected.model
     values = {"model": selected.model_name, "id": model.id or selected.model_name, "effort": launch_effort(selected)}
     values["gateway"] = GATEWAY_URL if model.route is not None and not login else ""
+    values["api"] = launch_api(selected) or ""
+    values |= {"turns": str(selected.turns or ""), "profile": "true" if selected.profile else "false"}
     needs_gateway = [name for name, value in harness.env.items() if "{gateway}" in value or KEY in value]
     files = {inside: (folder / name).read_bytes() for inside, name in harness.files.items()}
     home = {path: _home_file(harness, path, text, values, selected) for path, text in harness.home.items()}

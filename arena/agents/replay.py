@@ -14,6 +14,8 @@ from arena.results.run_folder import list_runs
 from arena.schema import Profile
 
 Step = dict[str, object]
+THEN = " then "
+"""Between the solutions that a model plays one after the other."""
 
 
 def steps(selected: SelectedModel, problem_folder: Path, profile: Profile, workspaces: Path) -> bytes | None:
@@ -26,8 +28,10 @@ def steps(selected: SelectedModel, problem_folder: Path, profile: Profile, works
     elif plays == "run:{name}":
         found = _stored_steps(selected.argument, workspaces)
     else:
-        file = _solution(plays, selected, problem_folder, profile)
-        found = [{"at_s": 0.0, "write": "solution.py", "text": file.read_bytes().decode()}, {"run": ["python", "check.py"]}]
+        found = []
+        for one in plays.split(THEN):
+            file = _solution(one, selected, problem_folder, profile)
+            found += [{"at_s": 0.0, "write": "solution.py", "text": file.read_bytes().decode()}, {"run": ["python", "check.py"]}]
     return json.dumps({"steps": found}).encode()
 
 

@@ -69,6 +69,8 @@ class RunSpec:
             route=model.route,
             provider=model.provider,
             effort=model.effort,
+            turns=self.selected.turns,
+            profile=self.selected.profile,
             hardware=self.hardware.name,
             budget_s=self.times.budget_s,
             without_backoff=self.times.without_backoff,

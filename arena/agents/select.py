@@ -15,7 +15,7 @@ from arena.gateway.config import PATIENCE_S, Caps, ModelAccess
 from arena.gateway.egress.rules import rule
 from arena.gateway.network import Network
 from arena.gateway.routes import key, route
-from arena.schema import Harness, Model
+from arena.schema import Api, Harness, Model
 
 
 class SelectedModel(NamedTuple):
@@ -27,9 +27,21 @@ class SelectedModel(NamedTuple):
     model: Model
     argument: str
     """The part after the slash when the model belongs to a family (`cheat/*`), else empty."""
+    turns: int | None = None
+    """Answers that the harness asks of the model, at most. None: the harness takes no such number."""
+    profile: bool = False
+    """Whether the harness shows the model a profile of each kernel that passed its check."""
 
 
-def select_model(name: str, *, effort: str | None = None, providers: Sequence[str] = (), unpinned: bool = False) -> SelectedModel:
+def select_model(
+    name: str,
+    *,
+    effort: str | None = None,
+    providers: Sequence[str] = (),
+    unpinned: bool = False,
+    turns: int | None = None,
+    profile: bool = False,
+) -> SelectedModel:
     """The model of that name.
 
     Args:
@@ -37,6 +49,8 @@ def select_model(name: str, *, effort: str | None = None, providers: Sequence[st
         effort: asked of the model instead of its own.
         providers: on a route that is a broker, the providers that may answer, in this order.
         unpinned: on such a route, let the broker choose.
+        turns: answers that the harness asks of the model, at most, instead of its own number.
+        profile: show the model a profile of each kernel that passed its check.
 
     Raises:
         UsageError: the name does not exist, or an option means nothing for this model. All faults at once.
@@ -45,10 +59,11 @@ def select_model(name: str, *, effort: str | None = None, providers: Sequence[st
     faults = Faults()
     with_effort = faults.collect(lambda: _with_effort(selected, effort))
     with_providers = faults.collect(lambda: _with_providers(selected, providers, unpinned=unpinned))
+    with_turns = faults.collect(lambda: _with_turns(selected, turns, profile=profile))
     faults.raise_all()
-    assert with_effort is not None and with_providers is not None
+    assert with_effort is not None and with_providers is not None and with_turns is not None
     chosen = {"effort": with_effort.model.effort, "provider": with_providers.model.provider}
-    return selected._replace(model=selected.model.model_copy(update=chosen))
+    return with_turns._replace(model=selected.model.model_copy(update=chosen))
 
 
 def find_model(spec: str, folder: Path | None = None) -> SelectedModel:
@@ -61,7 +76,7 @@ def find_model(spec: str, folder: Path | None = None) -> SelectedModel:
     owner, slash, rest = spec.partition("/")
     if slash and owner in readable and (chosen := _choose(readable[owner], rest)):
         found.append(chosen)
-    elif slash and owner in readable and readable[owner].api and (named := rest.partition("/"))[2]:
+    elif slash and owner in readable and readable[owner].apis and (named := rest.partition("/"))[2]:
         found.append(SelectedModel(readable[owner], rest, Model(route=named[0], id=named[2]), ""))
     if len(found) > 1:
         raise UsageError(
@@ -77,18 +92,19 @@ def find_model(spec: str, folder: Path | None = None) -> SelectedModel:
 
 def model_access(selected: SelectedModel, caps: Caps = Caps(), patience_s: float = PATIENCE_S) -> ModelAccess | None:  # noqa: B008
     """The access of a model; None for one without a route. UsageError when its route or key is missing."""
-    harness, model = selected.harness, selected.model
+    model = selected.model
     if model.route is None:
         return None
-    found = route(model.route)
-    if harness.api is None:
+    found, harness, api = route(model.route), selected.harness, launch_api(selected)
+    if not harness.apis:
         raise UsageError(f"harness {harness.name} has no `api`, and model {selected.model_name} has a route: give it one")
-    if harness.api not in found.apis:
+    if api is None:
+        spoken = ", ".join(harness.apis)
         raise UsageError(
-            f"harness {harness.name} speaks {harness.api}, and route {model.route} only {', '.join(found.apis)}: choose another"
+            f"harness {harness.name} speaks {spoken}, and route {model.route} only {', '.join(found.apis)}: choose another"
         )
     return ModelAccess(
-        api=harness.api,
+        api=api,
         route=found,
         key=key(found),
         model=model.id or selected.model_name,
@@ -97,6 +113,13 @@ def model_access(selected: SelectedModel, caps: Caps = Caps(), patience_s: float
         caps=caps,
         patience_s=patience_s,
     )
+
+
+def launch_api(selected: SelectedModel) -> Api | None:
+    """The interface by which a harness asks its model: the first of the route's that it speaks. None without one."""
+    if selected.model.route is None:
+        return None
+    return next((api for api in route(selected.model.route).apis if api in selected.harness.apis), None)
 
 
 def login_network(network: Network, harness: Harness) -> Network:
@@ -138,6 +161,15 @@ def _with_effort(selected: SelectedModel, effort: str | None) -> SelectedModel:
         selected = selected._replace(model=selected.model.model_copy(update={"effort": effort}))
     launch_effort(selected)
     return selected
+
+
+def _with_turns(selected: SelectedModel, turns: int | None, *, profile: bool) -> SelectedModel:
+    harness = selected.harness
+    if harness.turns is None:
+        if turns is not None or profile:
+            raise UsageError(f"harness {harness.name} decides itself how often it asks: leave --turns and --profile out")
+        return selected
+    return selected._replace(turns=turns or harness.turns, profile=profile)
 
 
 def _with_providers(selected: SelectedModel, providers: Sequence[str], *, unpinned: bool) -> SelectedModel:

@@ -111,7 +111,7 @@ def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[F
         if isinstance(result, Passed):
             passed[name] = result
     if problem.imported:
-        why = "not asked of an imported problem: nobody has written its oracle by hand"
+        why = "not asked of an imported problem: its oracle is not written by hand"
         yield Finding(kind="order", name="oracle over naive", ok=True, got="skipped", detail=why)
     elif passed.keys() >= set(HONEST):
         yield _order(passed["oracle"], passed["naive"])

@@ -29,6 +29,8 @@ JUDGE_PACKAGES = {"torch": "`pip install torch`", "cuda": "install a build of to
 """Packages that only the judge needs, and how to install them."""
 
 
+STARTS = ("click.command(", "click.group(")
+"""A decorator of the one function in a module that is the command itself."""
 COMMANDS = (
     "annotate",
     "baseline",
@@ -39,6 +41,7 @@ COMMANDS = (
     "completion",
     "curve",
     "doctor",
+    "export",
     "import",
     "install",
     "judge",
@@ -86,7 +89,7 @@ def _summary(name: str) -> str:
     """The first paragraph of a command's help."""
     tree = ast.parse((Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
     functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
-    [function] = [each for each in functions if any("click.command(" in ast.unparse(line) for line in each.decorator_list)]
+    [function] = [each for each in functions if any(ast.unparse(line).startswith(STARTS) for line in each.decorator_list)]
     return (ast.get_docstring(function) or "").partition("\n\n")[0]
 
 

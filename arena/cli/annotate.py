@@ -1,14 +1,11 @@
 """`arena annotate`: a person's review of a run."""
 
-from pathlib import Path
-
 import rich_click as click
 
 from arena import paths, run_cell
 from arena.cli import options
 from arena.cli.console import data, safe, tell
-from arena.cli.show import find_run
-from arena.errors import UsageError
+from arena.cli.show import find_scored
 from arena.plan import ready
 from arena.results import annotations
 
@@ -47,12 +44,10 @@ def annotate(
 ) -> None:
     """Add your review to a run's annotation, or replace it. Nothing else in the annotation changes."""
     ready()
-    found = find_run(run_id)
-    if not isinstance(found, Path):
-        raise UsageError(f"run {run_id} is {found.state}: it has no annotation to review")
+    found = find_scored(run_id, "can be reviewed")
     annotation = annotations.annotate(
         found,
-        paths.workspaces() / run_id,
+        paths.workspaces() / found.stem,
         verdict=verdict,
         summary=summary,
         quotes=quotes,

@@ -112,6 +112,8 @@ def record(view: View) -> dict[str, Any]:
                 "model": state.trial.planned.cell.model,
                 "harness": state.trial.planned.cell.harness,
                 "effort": state.trial.planned.cell.effort,
+                "turns": state.trial.planned.cell.turns,
+                "profile": state.trial.planned.cell.profile,
                 "problem": state.trial.planned.cell.problem,
                 "trial": state.trial.number,
                 "next": state.step,

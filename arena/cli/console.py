@@ -56,8 +56,13 @@ def data(value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
     """Print one JSON document to stdout, in UTF-8 whatever the locale."""
     from arena.files import documents  # its libraries take a tenth of a second to import
 
+    answer(documents.to_json(value))
+
+
+def answer(text: str) -> None:
+    """Write text for programs to stdout, in UTF-8 whatever the locale."""
     try:
-        sys.stdout.buffer.write(documents.to_json(value).encode())
+        sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         # The reader closed the pipe, as `| head` does. Without this, Python reports an error when it closes the stream.

@@ -1,14 +1,12 @@
 """`arena curve`: the scores of a run's snapshots."""
 
-from pathlib import Path
-
 import rich_click as click
 
 from arena import curve, paths
 from arena.cli import options
 from arena.cli.console import Display, data, safe, tell, verdict
-from arena.cli.show import find_run
-from arena.errors import JudgeError, UsageError
+from arena.cli.show import find_scored
+from arena.errors import JudgeError
 from arena.plan import ready
 from arena.results import annotations, curves
 from arena.sandboxes.backends import backend
@@ -23,9 +21,7 @@ from arena.sandboxes.backends import backend
 @click.pass_context
 def curve_(context: click.Context, run_id: str, most: int, gpu: int, sandbox_name: str, as_json: bool) -> None:
     """Score snapshots of RUN, to show on its page when it reached what. No leaderboard uses these numbers."""
-    found = find_run(run_id)
-    if not isinstance(found, Path):
-        raise UsageError(f"run {found.run.run_id} is {found.state}: only a run with a score has a curve")
+    found = find_scored(run_id, "has a curve")
     ready()
     annotation, chosen = annotations.read(found), backend(sandbox_name)
     try:

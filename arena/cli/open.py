@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import webbrowser
-from pathlib import Path
 
 import rich_click as click
 
 from arena import paths
 from arena.cli import options
 from arena.cli.console import safe, tell
-from arena.cli.show import find_run
+from arena.cli.show import find_scored
 from arena.cli.site import read_results
-from arena.errors import UsageError
 from arena.site import build, results
 
 
@@ -21,9 +19,7 @@ from arena.site import build, results
 @click.pass_context
 def open_(context: click.Context, run_id: str) -> None:
     """Render all runs of this machine for you alone, and open RUN's page in a browser. RUN is as in `arena show`."""
-    found = find_run(run_id)
-    if not isinstance(found, Path):
-        raise UsageError(f"run {found.run.run_id} is {found.state}: only a run with an annotation has a page")
+    found = find_scored(run_id, "has a page")
     folder = paths.workspaces() / ".site"
     build.build(read_results("all", source=True, hardware=None), folder)
     page = folder / results.run_path(found.stem)

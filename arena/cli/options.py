@@ -92,6 +92,15 @@ _provider = click.option(
     help="Allow this provider to answer when the route is a broker. Repeat in order of preference.",
 )
 _unpinned = click.option("--unpinned", is_flag=True, help="Let the broker choose the provider. The leaderboard shows it.")
+_turns = click.option(
+    "--turns",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With a harness that asks its model itself (`loop`): ask for so many answers at most. 1 is a single shot.",
+)
+_profile = click.option(
+    "--profile", is_flag=True, help="With such a harness: show the model a profile of each kernel that passed its check."
+)
 _requests = click.option(
     "--max-requests", default=2000, show_default=True, type=click.IntRange(1), help="Limit the requests to the model, per run."
 )
@@ -177,6 +186,11 @@ def network(command: Callable[..., None]) -> Callable[..., None]:
 def provider(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options about a broker's providers; the command gets `provider` and `unpinned`."""
     return _provider(_unpinned(command))
+
+
+def turns(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options about a harness that asks its model itself; the command gets `turns` and `profile`."""
+    return _turns(_profile(command))
 
 
 def caps(command: Callable[..., None]) -> Callable[..., None]:

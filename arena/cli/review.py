@@ -3,12 +3,12 @@
 import rich_click as click
 
 from arena import paths, run_cell
-from arena.cli import options
+from arena.cli import options, run_files
 from arena.cli.console import answering, data, safe, tell
 from arena.cli.render import show_score, show_session
 from arena.errors import UsageError
 from arena.plan import ready
-from arena.results import annotations, desk
+from arena.results import annotations, desk, run_folder
 
 SKIP, QUIT = "skip", "quit"
 
@@ -49,6 +49,7 @@ def review(reviewer: str | None, as_json: bool) -> None:
             run_id = one.annotation.run_id
             path = paths.annotations() / f"{run_id}.yaml"
             annotations.annotate(path, paths.workspaces() / run_id, verdict=verdict, summary=summary, reviewer=reviewer)
+            tell(f"stored as {verdict}: {safe(path)}")
             done += 1
     finally:  # also after Ctrl-C: what is stored counts
         if done:
@@ -57,16 +58,25 @@ def review(reviewer: str | None, as_json: bool) -> None:
 
 
 def _ask(one: desk.Wanted) -> str:
-    """Show a run, and return the reviewer's choice."""
+    """Show a run, then what the reviewer asks to see of it, and return the reviewer's choice."""
     annotation = one.annotation
     _name(one)
     show_session(annotation.session)
     show_score(annotation.score)
-    folder = paths.workspaces() / annotation.run_id
-    tell(f"files {safe(folder)}" if folder.is_dir() else "its files are not on this machine")
-    tell(f"`arena show {safe(annotation.run_id)} --steps` shows what the agent did, and --source its solution")
-    choice: str = click.prompt("Verdict", type=click.Choice([*annotations.VERDICTS, SKIP, QUIT]), default=SKIP, err=True)
-    return choice
+    run = run_folder.RunFolder(paths.workspaces() / annotation.run_id)
+    here = run.folder.is_dir()
+    tell(f"files {safe(run.folder)}" if here else "its files are not on this machine")
+    looks = {
+        "steps": lambda: run_files.show_steps(run, annotation.session.clock_offset_s or 0.0),
+        "source": lambda: run_files.show_source(run),
+    }
+    choices = [*annotations.VERDICTS, SKIP, QUIT, *(looks if here else ())]
+    if here:
+        tell("steps shows what the agent did, source its solution")
+    while (choice := click.prompt("Verdict", type=click.Choice(choices), default=SKIP, err=True)) in looks:
+        with answering(paged=True):
+            looks[choice]()
+    return str(choice)
 
 
 def _name(one: desk.Wanted) -> None:

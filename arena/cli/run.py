@@ -40,6 +40,7 @@ REMEDIES = {
 @options.hardware
 @options.gpu
 @click.option("--effort", metavar="E", help="Ask the model for this effort instead of the one in its harness.")
+@options.turns
 @click.option("--budget", default="45m", show_default=True, metavar="T", help="The agent's wall clock: 45m, 90s, 1.5h.")
 @click.option("--trials", "-n", default=1, show_default=True, type=click.IntRange(1), help="Run the cell this many times.")
 @options.sandbox
@@ -67,6 +68,8 @@ def run(
     hardware_name: str | None,
     gpu: int,
     effort: str | None,
+    turns: int | None,
+    profile: bool,
     budget: str,
     trials: int,
     sandbox_name: str,
@@ -87,6 +90,8 @@ def run(
         hardware=hardware_name,
         gpu=gpu,
         effort=effort,
+        turns=turns,
+        profile=profile,
         budget=budget,
         sandbox=sandbox_name,
         network=network,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import selectors
+import shutil
 import sys
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 import rich_click as click
 
-from arena import catalog, paths
+from arena import catalog, judge, paths
 from arena.cli import options
 from arena.cli.console import safe, tell
 from arena.errors import UsageError
@@ -42,6 +43,15 @@ from arena.system.provenance import processor
     help="Fill the workspace as in a run on this problem.",
 )
 @options.hardware
+@options.gpu
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Put a copy of this file into the workspace, such as a solution.py to check. Repeatable.",
+)
 @options.sandbox
 @options.network
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -51,6 +61,8 @@ def sandbox(
     kind: Literal["agent", "worker"],
     problem_name: str | None,
     hardware_name: str | None,
+    gpu: int,
+    files: tuple[Path, ...],
     sandbox_name: str,
     network: Network,
     command: tuple[str, ...],
@@ -59,14 +71,16 @@ def sandbox(
 
     COMMAND gets no input. Its exit code becomes arena's; 127 means that the sandbox has no such command.
     """
-    if kind == "worker" and problem_name:
-        raise UsageError("a worker has no workspace to fill: leave out --problem or --kind worker")
+    if kind == "worker" and (problem_name or files):
+        raise UsageError("a worker has no workspace to fill: leave out --problem and --file, or --kind worker")
     if kind == "worker" and network.mode != "none":
         raise UsageError("a submission runs without a network: --network needs --kind agent")
-    filled_for = problem_on(problem_name, hardware_name, 0) if problem_name else None
+    filled_for = problem_on(problem_name, hardware_name, gpu) if problem_name else None
     chosen = backend(sandbox_name)
+    # As in a run: what is filled for a GPU sees that GPU.
+    device_node = judge.preflight(filled_for[1], gpu) if filled_for and filled_for[1].profile == "gpu" else None
     if filled_for:
-        options.say_hardware(hardware_name, filled_for[1], 0)
+        options.say_hardware(hardware_name, filled_for[1], gpu)
     with tempdirs.folder() as path:
         folder = run_folder.RunFolder(path)
         folder.work.mkdir()
@@ -82,10 +96,21 @@ def sandbox(
                 problem_folder=catalog.problem_folder(problem.name),
                 kit_folder=paths.problems() / "kit",
             )
+        for file in files:
+            shutil.copyfile(file, folder.work / file.name)
         limits = limits_for(kind)
         work = folder.work if kind == "agent" else None
         with connected(network, folder.network) as link:
-            spec = SandboxSpec(kind, command, work, env=link.env, network=link.network, bridges=link.bridges, limits=limits)
+            spec = SandboxSpec(
+                kind,
+                command,
+                work,
+                env=link.env,
+                network=link.network,
+                bridges=link.bridges,
+                gpu=device_node,
+                limits=limits,
+            )
             with chosen.run(spec) as running:
                 _copy(running.stdout, sys.stdout.buffer, running.stderr, sys.stderr.buffer)
                 exit_code = running.wait()

@@ -65,6 +65,7 @@ def _show_annotation(annotation: Annotation) -> None:
     cell, session = annotation.cell, annotation.session
     tell(f"[bold]{safe(annotation.run_id)}[/]")
     effort = f", effort {safe(cell.effort)}" if cell.effort else ""
+    effort += f", {cell.turns} turns{' with profiles' * cell.profile}" if cell.turns else ""
     tell(
         f"{safe(cell.model)} ({cell.harness}{effort}) on {cell.problem} v{cell.problem_version}, {cell.hardware}, "
         f"budget {cell.budget_s:g} s"
@@ -95,3 +96,11 @@ def find_run(run_id: str) -> Path | run_folder.RunState:
         near = begun[:MOST_NAMED] or difflib.get_close_matches(run_id, known, MOST_NAMED, cutoff=0)
         raise UsageError(documents.unknown("run", run_id, near))
     return annotated.get(name) or states[name]
+
+
+def find_scored(run_id: str, what: str) -> Path:
+    """The annotation of a run; UsageError `only a run with a score <what>` for one without."""
+    found = find_run(run_id)
+    if not isinstance(found, Path):
+        raise UsageError(f"run {found.run.run_id} is {found.state}: only a run with a score {what}")
+    return found

@@ -9,6 +9,7 @@ import rich_click as click
 from arena import paths
 from arena.cli import options
 from arena.cli.console import data, safe, tell
+from arena.cli.show import find_scored
 from arena.errors import ArenaError, DataError, UsageError
 from arena.site import build, results
 
@@ -29,16 +30,33 @@ SHOWN = click.Choice(["all", "public", "none"])
 )
 @click.option("--hardware", "hardware", metavar="NAME", help="Show the results of this hardware alone.")
 @click.option("--no-source", is_flag=True, help="Leave out solutions and their changes. A transcript may still quote them.")
+@click.option(
+    "--compare",
+    "compared",
+    nargs=2,
+    multiple=True,
+    metavar="RUN RUN",
+    shell_complete=options.runs_complete,
+    help="Add a page with these two runs of one problem side by side. Repeat for more pairs. RUN is as in `arena show`.",
+)
 @options.as_json
 @click.pass_context
 def site(
-    context: click.Context, out: Path | None, shown: results.Shown, hardware: str | None, no_source: bool, as_json: bool
+    context: click.Context,
+    out: Path | None,
+    shown: results.Shown,
+    hardware: str | None,
+    no_source: bool,
+    compared: tuple[tuple[str, str], ...],
+    as_json: bool,
 ) -> None:
     """Render the results as static pages that open from the disk. The same records give the same bytes."""
     folder = out or paths.site()
+    what = "has a page"
+    pairs = [(find_scored(one, what).stem, find_scored(other, what).stem) for one, other in compared]
     found = read_results(shown, source=not no_source, hardware=hardware)
     try:
-        files = build.build(found, folder)
+        files = build.build(found, folder, pairs)
     except (UsageError, DataError):
         raise
     except ArenaError as error:

@@ -1,4 +1,4 @@
-"""Run a program beside a task's code in a worker's sandbox, and read its report as data that nobody vouches for."""
+"""Run a program beside a task's code in a worker's sandbox, and read its report as untrusted data."""
 
 from __future__ import annotations
 

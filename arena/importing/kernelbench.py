@@ -1,6 +1,6 @@
 """`arena import kernelbench`: tasks of KernelBench's form, each a module with its inputs, become problems.
 
-The text of a task is read here; it runs in a sandbox alone. Whoever judges with an imported problem runs its reference in the
+The text of a task is read here; it runs in a sandbox alone. Who judges with an imported problem runs its reference in the
 judge's process, as that of every problem: read it first.
 """
 

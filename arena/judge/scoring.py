@@ -198,10 +198,12 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
     # The least of the processes' overheads: nothing that disturbs a machine lowers it.
     overhead_s = min(run.overhead.window_s for run in runs)
     among = tuple(run.samples_s(overhead_s) for run in runs)
-    among_s, alone_s, alone = median_of_medians(among), None, tuple[tuple[float, ...], ...]()
+    among_s, alone_s, alone, alone_overheads_s = median_of_medians(among), None, tuple[tuple[float, ...], ...](), [0.0]
     if runs[0].alone_s:
-        alone_overhead_s = min(run.overhead.alone_s[run.launch_mode] for run in runs)
-        alone = tuple(run.alone_samples_s(alone_overhead_s) for run in runs)
+        # Each process's own, measured before any process loaded the submission: how long the GPU takes to change between the
+        # judge's context and a worker's differs by some microseconds from process to process, in both alike.
+        alone_overheads_s = [run.overhead.alone_s[run.launch_mode] for run in runs]
+        alone = tuple(run.alone_samples_s(each_s) for run, each_s in zip(runs, alone_overheads_s, strict=True))
         alone_s = median_of_medians(alone)
     if not among_s >= least.seconds:
         _reject_impossible(shape, among_s, least.seconds, context.device)
@@ -223,7 +225,7 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
         overhead_s=max(overhead_s, 0.0),
         among_s=among_s,
         alone_s=alone_s,
-        alone_overhead_s=max(alone_overhead_s, 0.0) if alone_s is not None else None,
+        alone_overhead_s=max(median(alone_overheads_s), 0.0) if alone_s is not None else None,
         calls_per_window=runs[0].calls,
         windows=sum(len(run.windows_s) for run in runs),
         samples_s=among,

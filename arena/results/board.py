@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Protocol
 
 from arena.schema import AgentStatus, Baselines, Name, Record, RejectionVerdict, Review
 
@@ -13,6 +13,23 @@ NOT_COUNTED: frozenset[Outcome] = frozenset({"provider_error", "judge_failed", "
 """Outcomes of runs that measured nothing."""
 Reach = Literal["sealed", "allow", "unsealed"]
 """What an agent could reach: at most its model's gateway; also a list of hosts; whatever its machine could reach."""
+
+
+class Asked(Protocol):
+    """What a cell, a row or a record of the best number knows of the model's work."""
+
+    @property
+    def effort(self) -> str | None: ...
+    @property
+    def turns(self) -> int | None: ...
+    @property
+    def profile(self) -> bool: ...
+
+
+def asked_words(asked: Asked) -> tuple[str, ...]:
+    """What sets two cells of one model apart, in words: `high`, `5-turns`, `profile`."""
+    turns = f"{asked.turns}-turn{'s' if asked.turns != 1 else ''}" if asked.turns else ""
+    return tuple(filter(None, (asked.effort, turns, "profile" if asked.profile else "")))
 
 
 class Trial(Record):
@@ -108,6 +125,10 @@ class Row(Record):
     harness_digest: str
     model: str
     effort: str | None
+    turns: int | None
+    """Answers that the harness asked of the model, at most; None where the harness takes no such number."""
+    profile: bool
+    """Whether the harness showed the model profiles."""
     route: str | None
     """The route to the model; None for a built-in one."""
     provider: tuple[str, ...]
@@ -159,6 +180,8 @@ class Best(Record):
     harness: Name
     model: str
     effort: str | None
+    turns: int | None
+    profile: bool
     trial: Trial
 
 

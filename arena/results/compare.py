@@ -10,7 +10,7 @@ from statistics import fmean
 from arena.errors import UsageError
 from arena.files.documents import unknown
 from arena.results import gains
-from arena.results.board import Column, Entry, Interval, Ratio, Row, Table
+from arena.results.board import Column, Entry, Interval, Ratio, Row, Table, asked_words
 from arena.results.gains import Samples
 from arena.results.rows import SAME, RowKey, row_name
 from arena.results.statistics import DIGITS, ERRORS, LEVEL, rounded, success
@@ -64,8 +64,8 @@ def find_row(table: Table, name: str, budget_s: float | None = None) -> Row:
 
 
 def _names(row: Row) -> set[str]:
-    effort = f"@{row.effort}" if row.effort else ""
-    return {f"{row.harness}/{row.model}{effort}", f"{row.model}{effort}", f"{row.harness}/{row.model}", row.model}
+    asked = "".join(f"@{word}" for word in asked_words(row))
+    return {f"{row.harness}/{row.model}{asked}", f"{row.model}{asked}", f"{row.harness}/{row.model}", row.model}
 
 
 def compare(table: Table, left: Row, right: Row, problems: Sequence[str] = ()) -> Comparison:

@@ -13,6 +13,10 @@ SUSPECT = ("cheated", "forbidden")
 """Rejections that a person should read: they say something of the agent, or of the judge."""
 
 
+NOISE = ("unsteady:", "timed again")
+"""How reasons begin that a busy machine alone may explain."""
+
+
 class Wanted(NamedTuple):
     """A run that wants a look."""
 
@@ -21,9 +25,9 @@ class Wanted(NamedTuple):
 
 
 def wanted(annotations: Iterable[Annotation]) -> list[Wanted]:
-    """The runs without a review that want a look, oldest first."""
+    """The runs without a review that want a look, in the order given, those last that only lack steady timings."""
     found = (Wanted(annotation, reasons(annotation)) for annotation in annotations if annotation.review is None)
-    return [one for one in found if one.reasons]
+    return sorted((one for one in found if one.reasons), key=lambda one: all(reason.startswith(NOISE) for reason in one.reasons))
 
 
 def reasons(annotation: Annotation) -> tuple[str, ...]:

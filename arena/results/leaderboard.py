@@ -98,6 +98,8 @@ def _row_key(annotation: Annotation) -> RowKey:
         harness=cell.harness,
         model=cell.model,
         effort=cell.effort or "",
+        turns=cell.turns or 0,
+        profile=cell.profile,
         route=cell.route or "",
         provider=cell.provider,
         unpinned=session.unpinned,
@@ -181,5 +183,6 @@ def _best(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Best, ...]:
         ]
         if passed:
             _, _, row, trial = min(passed, key=lambda item: (-item[0], item[1]))
-            best.append(Best(column=column.key, harness=row.harness, model=row.model, effort=row.effort, trial=trial))
+            asked = {field: getattr(row, field) for field in ("harness", "model", "effort", "turns", "profile")}
+            best.append(Best(column=column.key, trial=trial, **asked))
     return tuple(best)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.files import text
-from arena.results.board import Board, Interval, Row, Table
+from arena.results.board import Board, Interval, Row, Table, asked_words
 from arena.results.rows import alike
 
 TEMPLATES = Path(__file__).parent
@@ -45,7 +45,8 @@ class Strip(NamedTuple):
 
 def page(board: Board) -> str:
     """The text of LEADERBOARD.md."""
-    return text.render(TEMPLATES / "leaderboard.md.j2", filters={"md": _markdown, "figure": figure, "span": span}, board=board)
+    filters: dict[str, Callable[..., object]] = {"md": _markdown, "figure": figure, "span": span, "asked": asked_words}
+    return text.render(TEMPLATES / "leaderboard.md.j2", filters=filters, board=board)
 
 
 def plot(title: str, strips: Sequence[Strip]) -> str:
@@ -114,7 +115,7 @@ def gain_plot(table: Table) -> str | None:
 
 
 def _name(row: Row) -> str:
-    return " ".join(filter(None, (row.harness, row.model, row.effort)))
+    return " ".join((row.harness, row.model, *asked_words(row)))
 
 
 def _differs(row: Row, rows: Sequence[Row]) -> str:

@@ -15,7 +15,7 @@ from statistics import median as middle
 from typing import NamedTuple
 
 from arena.results import gains, statistics
-from arena.results.board import Column, Entry, Naive, Reach, Row, Table, Trial
+from arena.results.board import Column, Entry, Naive, Reach, Row, Table, Trial, asked_words
 from arena.results.ranks import ranks
 
 SAME = ("budget_s", "without_backoff", "network", "allowed")
@@ -31,6 +31,9 @@ class RowKey(NamedTuple):
     harness: str
     model: str
     effort: str
+    turns: int
+    """0 where the harness takes no such number."""
+    profile: bool
     route: str
     provider: tuple[str, ...]
     unpinned: bool
@@ -96,7 +99,7 @@ def alike(row: Row) -> tuple[object, ...]:
 
 def row_name(row: Row) -> str:
     """The name by which a row is asked for."""
-    return f"{row.harness}/{row.model}" + (f"@{row.effort}" if row.effort else "")
+    return "@".join((f"{row.harness}/{row.model}", *asked_words(row)))
 
 
 def of_runs(table: Table, run_ids: Collection[str]) -> Table:
@@ -104,7 +107,7 @@ def of_runs(table: Table, run_ids: Collection[str]) -> Table:
     trials: dict[RowKey, dict[str, list[Trial]]] = {}
     for row in table.rows:
         values = {field: getattr(row, field) for field in RowKey._fields}
-        key = RowKey(**values | {"effort": row.effort or "", "route": row.route or ""})
+        key = RowKey(**values | {"effort": row.effort or "", "turns": row.turns or 0, "route": row.route or ""})
         mine = {column: [trial for trial in each.trials if trial.run_id in run_ids] for column, each in row.entries.items()}
         if found := {column: some for column, some in mine.items() if some}:
             trials[key] = found
@@ -153,7 +156,7 @@ def _row(key: RowKey, trials: Mapping[str, Sequence[Trial]], newest: Collection[
     costs = [trial.cost_usd for found in shown for trial in found.trials]
     cells = [gains.gains(entries[column].trials, naive[column]) for column in over]
     return Row(
-        **key._asdict() | {"effort": key.effort or None, "route": key.route or None},
+        **key._asdict() | {"effort": key.effort or None, "turns": key.turns or None, "route": key.route or None},
         entries=entries,
         runs=len(costs),
         counted=sum(found.counted for found in shown),

@@ -151,8 +151,8 @@ class Model(Record):
     """On a broker's route: the only providers that may answer, in order of preference."""
     effort: str | None = None
     plays: str | None = None
-    """Built-in harness only: the solution of the problem that it replays, `nothing`, or `run:{name}` for a stored run.
-    `{name}` stands for the part of `--model` after the slash."""
+    """Built-in harness only: the solution of the problem that it replays, or several with ` then ` between them; `nothing`; or
+    `run:{name}` for a stored run. `{name}` stands for the part of `--model` after the slash."""
 
 
 class OwnModels(Record):
@@ -210,7 +210,7 @@ class Harness(Record):
     title: str
     command: tuple[str, ...] = Field(min_length=1)
     """Argument list inside the sandbox, never a shell string. Arena fills in `{model}` the model's name, `{id}` the provider's
-    name for it, `{effort}`, `{gateway}` the address of the gateway, `{key}` this run's own key to the gateway."""
+    name for it, `{effort}`, `{api}`, `{gateway}` the address of the gateway, `{key}` this run's own key to the gateway."""
     prompt: Literal["stdin", "argument", "file"] = "file"
     """How the agent gets the prompt: standard input, last argument, or only PROMPT.md in the workspace."""
     env: Mapping[str, str] = {}
@@ -221,8 +221,11 @@ class Harness(Record):
     """Files in the agent's fresh HOME: path below HOME -> text, a Jinja2 template."""
     cli: Cli | None = None
     """None: the command needs only what every sandbox has."""
-    api: Api | None = None
-    """The API of its model. None: it has no model."""
+    api: Api | tuple[Api, ...] | None = None
+    """The API of its model, or those that it speaks: the route's first one among them is used. None: it has no model."""
+    turns: Count | None = None
+    """Answers that it asks of its model unless `--turns` says otherwise. Its texts use `{turns}` and `{profile}`. None: it takes
+    neither `--turns` nor `--profile`."""
     login: Login | None = None
     """None: it runs only with an API key. With a login, `gateway` is empty: arena leaves out variables with `{gateway}` or
     `{key}`, and templates of `home` must work without them."""
@@ -237,6 +240,11 @@ class Harness(Record):
     """Limits of the agent's sandbox that differ from the defaults."""
     models: Mapping[str, Model] = Field(min_length=1)
     """Models by name. A name that ends in `/*` stands for a family."""
+
+    @property
+    def apis(self) -> tuple[Api, ...]:
+        """The APIs that it speaks."""
+        return self.api if isinstance(self.api, tuple) else (self.api,) if self.api else ()
 
     @field_validator("files")
     @classmethod

@@ -196,7 +196,7 @@ class Problem(Record):
         return self._counted(shape).bytes if self.work.counted else evaluate(str(self.work.bytes), shape)
 
     def _counted(self, shape: Mapping[str, int]) -> CountedWork:
-        """The counted work of a timed shape; ValueError for any other, whose work nobody has counted."""
+        """The counted work of a timed shape; ValueError for any other."""
         for profile, numbers in self.work.counted.items():
             for timed, number in zip(self.timed(profile), numbers, strict=True):
                 if dict(timed) == dict(shape):

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from arena.schema import version_1
-from arena.schema.common import Name, Positive, Record
+from arena.schema.common import Count, Name, Positive, Record
 from arena.schema.score import Score
 
 
@@ -29,6 +29,10 @@ class Cell(Record):
     provider: tuple[str, ...] = ()
     """With a broker: the providers that may answer, in order of preference. Empty: any provider."""
     effort: str | None = None
+    turns: Count | None = None
+    """Answers that the harness asks of the model, at most. None: the harness takes no such number."""
+    profile: bool = False
+    """Whether the harness shows the model a profile of each kernel that passed its check."""
     hardware: Name
     budget_s: Positive
     without_backoff: bool = False

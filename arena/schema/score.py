@@ -71,7 +71,8 @@ class TimedShape(Record):
     alone_s: Positive | None = None
     """Seconds of one call alone on a GPU, from a cold cache, the judge's own part taken off. `measured_s` is the larger one."""
     alone_overhead_s: float | None = Field(default=None, ge=0)
-    """That part."""
+    """That part: the median of the processes' own, each of which was taken off its own calls. Until 2026-11-24 the least one,
+    taken off all."""
     unsteady: bool = False
     """True when half of `ci95` is wider, or the processes' medians lie farther apart, than the published method allows for. False
     in records from before this field."""

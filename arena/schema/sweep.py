@@ -20,6 +20,10 @@ class ModelChoice(Record):
     model: str
     """As `arena run --model` takes it."""
     effort: str | None = None
+    turns: Count | None = None
+    """With a harness that asks its model itself: answers, at most."""
+    profile: bool = False
+    """With such a harness: show the model a profile of each kernel that passed its check."""
     provider: tuple[str, ...] = ()
     """On a route that is a broker: the providers that may answer, in order of preference."""
     unpinned: bool = False

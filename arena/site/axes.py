@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 560, 300
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 82, 26, 14, 46
 
 
 class Tick(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from arena.errors import ArenaError, UsageError
@@ -13,7 +14,7 @@ from arena.results.board import NOT_COUNTED
 from arena.schema import Annotation
 from arena.site import compare_page, cost_page, index_page, keys, problem_page, run_page
 from arena.site.render import Renderer, csv
-from arena.site.results import Results, problem_path, row_name, run_path
+from arena.site.results import Link, Results, problem_path, row_name, run_path
 
 ENTRIES = frozenset({"index.html", "cost.html", "method.html", "p", "r", "c", "data"})
 """What a site has at its top."""
@@ -59,48 +60,50 @@ class Writer:
         self.files.append(path)
 
 
-def build(results: Results, out: Path) -> list[str]:
-    """Write the site into `out` and return its files. The same records give the same bytes."""
-    renderer = Renderer()
+def build(results: Results, out: Path, compared: Iterable[tuple[str, str]] = ()) -> list[str]:
+    """Write the site into `out` and return its files. The same records give the same bytes.
+
+    `compared`: pairs of run ids that get a page side by side, besides those that every site has.
+    """
+    renderer, pairs = Renderer(), compare_page.chosen(results, compared)
+    beside: dict[str, list[Link]] = defaultdict(list)
+    columns: dict[tuple[str, str], list[Link]] = defaultdict(list)
+    for first, second in pairs:
+        link = Link(compare_page.compare_path(first, second), compare_page.compare_title(first, second))
+        columns[first.table.hardware, first.key].append(link)
+        for place in (first, second):
+            beside[place.trial.run_id].append(link)
     with Writer(out) as writer:
         # First, so that an error names the run.
-        columns = {
-            trial.run_id: (problem_path(table, key), key, row_name(row), trial.outcome)
-            for table in results.board.tables
-            for row in table.rows
-            for key, entry in row.entries.items()
-            for trial in entry.trials
-        }
         for run_id, annotation in results.annotations.items():
-            _run(writer, renderer, results, annotation, columns[run_id])
-        compared = compare_page.pages(results)
-        links: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-        for pair in compared:
-            links[pair.hardware, pair.key].append((pair.path, f"{pair.names[0]} and {pair.names[1]}"))
-            writer.add(pair.path, renderer.page("compare", pair.path, page=pair))
-        writer.add("index.html", renderer.page("index", "index.html", heatmaps=index_page.heatmaps(results)))
+            _run(writer, renderer, results, annotation, beside[run_id])
+        for pair in pairs:
+            page, href = compare_page.page(results, *pair), problem_path(pair[0].table, pair[0].key)
+            writer.add(page.path, renderer.page("compare", page.path, page=page, problem_href=href))
+        heatmaps = index_page.heatmaps(results, columns)
+        writer.add("index.html", renderer.page("index", "index.html", heatmaps=heatmaps))
         writer.add("cost.html", renderer.page("cost", "cost.html", tables=cost_page.tables(results)))
         writer.add("method.html", renderer.page("method", "method.html", not_counted=sorted(NOT_COUNTED)))
-        for problem in problem_page.pages(results, links):
+        for problem in problem_page.pages(results, columns):
             writer.add(problem.path, renderer.page("problem", problem.path, page=problem))
         _data(writer, results)
     return sorted(writer.files)
 
 
-def _run(writer: Writer, renderer: Renderer, results: Results, annotation: Annotation, column: tuple[str, str, str, str]) -> None:
+def _run(writer: Writer, renderer: Renderer, results: Results, annotation: Annotation, beside: Sequence[Link]) -> None:
     run_id = annotation.run_id
-    page = run_page.page(results, annotation)
+    page, (table, key, row, trial) = run_page.page(results, annotation), results.places[run_id]
     transcript, changes = [], []
     if page.files:
         transcript = renderer.transcript(page.files.steps.steps, page.files.spent)
         changes = renderer.changes(page.files.changes)
-    place = {"problem_href": column[0], "key": column[1], "name": column[2], "outcome": column[3], "run_id": run_id}
-    pages = {"transcript": transcript, "changes": changes, "shown": results.shown, "page": page, **place}
+    place = {"problem_href": problem_path(table, key), "key": key, "name": row_name(row), "outcome": trial.outcome}
+    pages = {"transcript": transcript, "changes": changes, "shown": results.shown, "page": page, "run_id": run_id, **place}
 
     def add(path: str, template: str, **variables: object) -> None:
         writer.add(path, renderer.page(template, path, **pages, **variables), run_id)
 
-    add(run_path(run_id), "run")
+    add(run_path(run_id), "run", beside=beside)
     for at, part in enumerate(transcript, start=1):
         add(f"r/{run_id}/t{at}.html", "transcript", at=at, part=part)
     for at, part in enumerate(changes, start=1):
@@ -125,6 +128,8 @@ def _data(writer: Writer, results: Results) -> None:
                 "harness": cell.harness,
                 "model": cell.model,
                 "effort": cell.effort or "",
+                "turns": cell.turns or "",
+                "profile": cell.profile,
                 "budget_s": cell.budget_s,
                 "network": session.network,
                 "agent_status": session.agent_status,

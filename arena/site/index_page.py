@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 from statistics import median
 from typing import NamedTuple
 
 from arena.results.board import NOT_COUNTED, Entry, Row, Table, Trial
-from arena.site.results import Results, columns, problem_path, row_name, row_tags, run_path
+from arena.site.results import Demonstration, Link, Results, columns, demonstration, problem_path, row_name, row_tags, run_path
 
 SHADES = 10
 MARKS = {"reward_hack": "†", "rubric_leak": "‡", "bug": "¶", "interesting": "§", "clean": "✓"}
@@ -57,13 +57,14 @@ class Heatmap(NamedTuple):
     lines: Sequence[Line]
     best: Sequence[tuple[float, str] | None]
     """The best baseline within the tolerance at each problem."""
-    demonstration: bool
-    """Whether every row is a built-in agent."""
+    beside: Sequence[str]
+    """The page of the best two rows of each problem side by side; empty without one."""
+    demonstration: Demonstration | None
 
 
-def heatmaps(results: Results) -> list[Heatmap]:
-    """The tables, one for each hardware."""
-    return [_heatmap(table, results) for table in results.board.tables]
+def heatmaps(results: Results, comparisons: Mapping[tuple[str, str], Sequence[Link]]) -> list[Heatmap]:
+    """The tables, one for each hardware. `comparisons`: by hardware and column, the best two first."""
+    return [_heatmap(table, results, comparisons) for table in results.board.tables]
 
 
 def marks(trial: Trial) -> str:
@@ -79,7 +80,7 @@ def shade(value: float) -> int:
     return max(1, min(SHADES, ceil(value * SHADES)))
 
 
-def _heatmap(table: Table, results: Results) -> Heatmap:
+def _heatmap(table: Table, results: Results, comparisons: Mapping[tuple[str, str], Sequence[Link]]) -> Heatmap:
     keys = columns(table)
     best: dict[str, tuple[float, str]] = {}
     for reached in table.reached:
@@ -93,7 +94,8 @@ def _heatmap(table: Table, results: Results) -> Heatmap:
         heads=[Head(key.partition(" ")[0], key.partition(" ")[2], problem_path(table, key)) for key in keys],
         lines=lines,
         best=[best.get(key) for key in keys],
-        demonstration=bool(table.rows) and all(row.harness == "builtin" for row in table.rows),
+        beside=[next((link.path for link in comparisons.get((table.hardware, key), ())), "") for key in keys],
+        demonstration=demonstration(results, table),
     )
 
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from arena.schema import Curve, Device, Rate
 from arena.site.axes import HEIGHT, LEFT, RIGHT, WIDTH, Axis, Plot, Point, Tick, axes, line, stairs
 
-STRIP_LEFT, STRIP_ROW = 250, 24
 MOST_ROWS = 40
 """Rows of a table that its plots show; the table has all."""
 
@@ -67,26 +66,23 @@ class Strip(NamedTuple):
 
 
 class Strips(NamedTuple):
-    """A strip for each name, on one logarithmic scale that ends at the ceiling."""
+    """A strip for each name, on one logarithmic scale that ends at the ceiling. Places are in percent of the width."""
 
-    rows: Sequence[tuple[str, float, Sequence[Point]]]
-    """Name, height in pixels, marks."""
+    rows: Sequence[tuple[str, str, Sequence[tuple[float, Point]]]]
+    """Name, its fractions in words, and the place of each mark."""
     ticks: Sequence[Tick]
     left_out: int
-    width: int
-    height: int
-    left: int = STRIP_LEFT
 
 
-def strips(found: Sequence[Strip]) -> Strips:
-    """The strips from top to bottom, as given."""
-    width = 900
-    axis = Axis([1.0, *(value for strip in found for value, _, _ in strip.fractions)], STRIP_LEFT, width - 20, log=True)
-    rows = []
-    for number, strip in enumerate(found[:MOST_ROWS]):
-        y = 16 + STRIP_ROW * number
-        rows.append((strip.name, y, [Point(axis.at(value), y, kind, title) for value, kind, title in strip.fractions]))
-    return Strips(rows, axis.ticks(), max(0, len(found) - MOST_ROWS), width, 16 + STRIP_ROW * len(rows) + 24)
+def strips(rows: Sequence[Strip], libraries: Sequence[Strip]) -> Strips:
+    """The strips from top to bottom, as given. Libraries are never left out."""
+    found = [*rows[:MOST_ROWS], *libraries]
+    axis = Axis([1.0, *(value for strip in found for value, _, _ in strip.fractions)], 0.0, 100.0, log=True)
+    drawn = []
+    for strip in found:
+        marks = [(axis.at(value), Point(0, 0, kind, title)) for value, kind, title in strip.fractions]
+        drawn.append((strip.name, ", ".join(f"{value:.4f}" for value, _, _ in strip.fractions), marks))
+    return Strips(drawn, axis.ticks(), max(0, len(rows) - MOST_ROWS))
 
 
 def best_so_far(curves: Sequence[tuple[str, Curve]], *, height: int = HEIGHT) -> Plot | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -12,7 +12,18 @@ from arena.schema import BaselineLine, Curve, Passed, Problem, Profile, TimedSha
 from arena.site import plots
 from arena.site.axes import Plot
 from arena.site.index_page import marks, shade
-from arena.site.results import Results, columns, device_of, problem_path, row_name, row_tags, run_path
+from arena.site.results import (
+    Demonstration,
+    Link,
+    Results,
+    columns,
+    demonstration,
+    device_of,
+    problem_path,
+    row_name,
+    row_tags,
+    run_path,
+)
 
 SPEEDS = (0.5, 1.0, 2.0)
 """The p of fast_p: shares of counted trials that pass and are at least this many times as fast as a baseline."""
@@ -47,6 +58,7 @@ class ProblemPage(NamedTuple):
     path: str
     hardware: str
     key: str
+    demonstration: Demonstration | None
     profile: Profile
     problem: Problem | None
     """None where the problem of that digest is not installed."""
@@ -61,11 +73,11 @@ class ProblemPage(NamedTuple):
     baselines: Sequence[BaselineLine]
     compared: Sequence[BaselineLine]
     """Baselines with times and within the tolerance, against which fast_p is taken."""
-    comparisons: Sequence[tuple[str, str]]
-    """Page and title of each comparison of two runs."""
+    comparisons: Sequence[Link]
+    """Of two runs each."""
 
 
-def pages(results: Results, comparisons: dict[tuple[str, str], list[tuple[str, str]]]) -> list[ProblemPage]:
+def pages(results: Results, comparisons: Mapping[tuple[str, str], Sequence[Link]]) -> list[ProblemPage]:
     """A page for each column of each table. `comparisons`: by hardware and column."""
     return [
         _page(results, table, key, comparisons.get((table.hardware, key), []))
@@ -74,7 +86,7 @@ def pages(results: Results, comparisons: dict[tuple[str, str], list[tuple[str, s
     ]
 
 
-def _page(results: Results, table: Table, key: str, comparisons: Sequence[tuple[str, str]]) -> ProblemPage:
+def _page(results: Results, table: Table, key: str, comparisons: Sequence[Link]) -> ProblemPage:
     column, reached = columns(table)[key], next((found for found in table.reached if found.column == key), None)
     rows = [(number, row) for number, row in enumerate(table.rows, start=1) if key in row.entries]
     trials = [(row, trial) for _, row in rows for trial in row.entries[key].trials]
@@ -92,6 +104,7 @@ def _page(results: Results, table: Table, key: str, comparisons: Sequence[tuple[
         path=problem_path(table, key),
         hardware=table.hardware,
         key=key,
+        demonstration=demonstration(results, table),
         profile="cpu" if table.hardware == "cpu" else "gpu",
         problem=problem,
         tolerance=_tolerance(results, trials, problem),
@@ -113,7 +126,7 @@ def _tolerance(results: Results, trials: Sequence[tuple[Row, Trial]], problem: P
 
 
 def _strips(rows: Sequence[Row], key: str, reached: Reached | None) -> plots.Strips:
-    strips = []
+    strips, libraries = [], []
     for row in rows:
         marked = [
             (trial.peak_fraction, "agent" if trial.outcome == "passed" else "failed", f"{trial.peak_fraction:.4f} {trial.run_id}")
@@ -125,8 +138,8 @@ def _strips(rows: Sequence[Row], key: str, reached: Reached | None) -> plots.Str
     for line in reached.baselines.lines if reached else ():
         if line.fraction is not None:
             kind = "library" if line.verdict == "passed" else "rough"
-            strips.append(plots.Strip(f"library: {line.name}", [(line.fraction, kind, f"{line.fraction:.4f} {line.title}")]))
-    return plots.strips(strips)
+            libraries.append(plots.Strip(f"library: {line.name}", [(line.fraction, kind, f"{line.fraction:.4f} {line.title}")]))
+    return plots.strips(strips, libraries)
 
 
 def _roofline(

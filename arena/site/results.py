@@ -7,21 +7,45 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from arena import catalog
 from arena.errors import DataError
+from arena.judge.sampling import CPU
 from arena.results import annotations as annotation_files
 from arena.results import baselines as baseline_files
 from arena.results import curves as curve_files
 from arena.results import leaderboard
-from arena.results.board import Board, Column, Row, Table
+from arena.results.board import Board, Column, Row, Table, Trial, asked_words
 from arena.schema import Annotation, Baselines, Curve, Device, Passed, Problem
 
 Shown = Literal["all", "public", "none"]
 """Whose transcript and source get pages: every run's, those that a person reviewed, or none."""
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,220}")
 """What may name a file of the site."""
+
+
+class Link(NamedTuple):
+    """To a page of the site."""
+
+    path: str
+    title: str
+
+
+class Demonstration(NamedTuple):
+    """What the pages say of a table in which every row is a built-in agent."""
+
+    brief: bool
+    """Whether some score was timed in brief."""
+
+
+class Place(NamedTuple):
+    """Where the tables have a run."""
+
+    table: Table
+    key: str
+    row: Row
+    trial: Trial
 
 
 @dataclass(frozen=True)
@@ -42,6 +66,17 @@ class Results:
     def board(self) -> Board:
         """The leaderboard, which decides outcomes, order and what counts."""
         return leaderboard.build(self.annotations.values(), self.baselines)
+
+    @cached_property
+    def places(self) -> Mapping[str, Place]:
+        """Each run's place on the board, by run id."""
+        return {
+            trial.run_id: Place(table, key, row, trial)
+            for table in self.board.tables
+            for row in table.rows
+            for key, entry in row.entries.items()
+            for trial in entry.trials
+        }
 
     @cached_property
     def problems(self) -> Mapping[tuple[str, str], Problem]:
@@ -84,7 +119,7 @@ def check_run_id(run_id: str) -> None:
 
 def row_name(row: Row) -> str:
     """A row in words."""
-    return " · ".join(filter(None, (row.harness, row.model, row.effort)))
+    return " · ".join((row.harness, row.model, *asked_words(row)))
 
 
 def row_tags(row: Row) -> tuple[str, ...]:
@@ -121,3 +156,17 @@ def columns(table: Table) -> dict[str, Column | None]:
 def device_of(annotation: Annotation) -> Device | None:
     """The device on which a run passed."""
     return annotation.score.device if isinstance(annotation.score, Passed) else None
+
+
+def timed_in_brief(annotation: Annotation) -> bool:
+    """Whether fewer processes than the published ones timed the score."""
+    score = annotation.score
+    return isinstance(score, Passed) and any(0 < len(shape.samples_s) < CPU.processes for shape in score.shapes)
+
+
+def demonstration(results: Results, table: Table) -> Demonstration | None:
+    """None for a table with an agent, or without rows."""
+    if not table.rows or any(row.harness != "builtin" for row in table.rows):
+        return None
+    run_ids = [trial.run_id for row in table.rows for entry in row.entries.values() for trial in entry.trials]
+    return Demonstration(brief=any(timed_in_brief(results.annotations[run_id]) for run_id in run_ids))

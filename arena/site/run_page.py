@@ -18,7 +18,7 @@ from arena.site.axes import Plot
 from arena.site.changes import Change, change
 from arena.site.changes import lines as lines_of
 from arena.site.problem_page import sizes, work_of
-from arena.site.results import Results
+from arena.site.results import Results, timed_in_brief
 from arena.submission import SUBMISSION_BYTES, NoSubmission, read_regular
 
 MOST_COMPARED_LINES = 20_000
@@ -56,6 +56,8 @@ class RunPage(NamedTuple):
 
     annotation: Annotation
     passed: Passed | None
+    brief: bool
+    """Whether it was timed in brief."""
     shapes: Sequence[ShapeLine]
     roofline: Plot | None
     curve: Curve | None
@@ -79,6 +81,7 @@ def page(results: Results, annotation: Annotation) -> RunPage:
     return RunPage(
         annotation=annotation,
         passed=passed,
+        brief=timed_in_brief(annotation),
         shapes=lines,
         roofline=plots.roofline(timed, passed.device, passed.shapes[0].rate) if passed else None,
         curve=curve,

@@ -33,7 +33,7 @@ def shows(sweep: Sweep, cells: Sequence[PlannedCell], records: Iterable[Annotati
     """None where the sweep has no two rows with a common problem, or several budgets, which do not compare."""
     rows: dict[tuple[object, ...], set[str]] = {}
     for cell in (planned.cell for planned in cells):
-        rows.setdefault((cell.harness, cell.model, cell.effort, cell.provider), set()).add(cell.problem)
+        rows.setdefault((cell.harness, cell.model, cell.effort, cell.turns, cell.profile, cell.provider), set()).add(cell.problem)
     budgets = {(planned.cell.budget_s, planned.cell.without_backoff) for planned in cells}
     common = set.intersection(*rows.values()) if len(rows) > 1 and len(budgets) == 1 else set()
     if not common:
@@ -84,6 +84,10 @@ def cost_usd(left: Sequence[Trial], records: Iterable[Annotation]) -> float | No
 
 def run_usd(cell: Cell, records: Iterable[Annotation]) -> float | None:
     """USD that a run of this cell costs: the median of its model's runs on record; None where it has none."""
-    usages = [kept.session.usage for kept in records if (kept.cell.model, kept.cell.effort) == (cell.model, cell.effort)]
+    usages = [kept.session.usage for kept in records if _asks_alike(kept.cell, cell)]
     known = [usage.cost_usd for usage in usages if usage and usage.cost_usd is not None]
     return median(known) if known else None
+
+
+def _asks_alike(one: Cell, other: Cell) -> bool:
+    return all(getattr(one, field) == getattr(other, field) for field in ("model", "effort", "turns", "profile"))

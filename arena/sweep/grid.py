@@ -12,6 +12,7 @@ from arena.errors import Faults, UsageError
 from arena.gateway.config import Caps
 from arena.gateway.network import network
 from arena.plan import hardware_on, plan, unscorable
+from arena.results.board import asked_words
 from arena.sandboxes.limits import machine_bytes
 from arena.schema import Cell, Grid, Hardware, ModelChoice, Record, Sweep, SweepPlace
 
@@ -38,6 +39,8 @@ class PlannedSession(Record):
             hardware=self.hardware,
             gpu=gpu,
             effort=choice.effort or grid.effort,
+            turns=choice.turns,
+            profile=choice.profile,
             budget=grid.budget,
             sandbox=grid.sandbox,
             network=network("allow" if grid.allow else "none", grid.allow),
@@ -60,8 +63,8 @@ class PlannedCell:
 
     @property
     def label(self) -> str:
-        """Its model, with the effort."""
-        return f"{self.cell.model}@{self.cell.effort}" if self.cell.effort else self.cell.model
+        """Its model, with what is asked of it."""
+        return "@".join((self.cell.model, *asked_words(self.cell)))
 
 
 @dataclass(frozen=True)

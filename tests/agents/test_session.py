@@ -424,6 +424,14 @@ def home(tmp_path: Path) -> dict[str, Path]:
     return given
 
 
+def test_two_solutions_are_played_one_after_the_other(home: dict[str, Path], tmp_path: Path) -> None:
+    played = replay.steps(built_in("climb"), home["problem_folder"], "cpu", tmp_path)
+    assert played is not None
+    steps = json.loads(played)["steps"]
+    check = {"run": ["python", "check.py"]}
+    assert [step.get("text", step) for step in steps] == ["# NAIVE\n", check, "# ORACLE\n", check]
+
+
 @pytest.mark.parametrize(("spec", "text"), [("oracle", "# ORACLE\n"), ("naive", "# NAIVE\n"), ("cheat/skip", "# SKIP é\r\n")])
 def test_a_solution_is_played(spec: str, text: str, run: RunFolder, home: dict[str, Path]) -> None:
     prompt = run_folder.fill_workspace(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", None, **home)
@@ -486,7 +494,7 @@ def test_unknown_cheats_and_runs_are_refused(run: RunFolder, home: dict[str, Pat
 
 def test_the_shipped_harness_is_complete() -> None:
     entry = catalog.harness("builtin")
-    assert set(entry.models) == {"oracle", "naive", "nop", "cheat/*", "replay/*"}
+    assert set(entry.models) == {"oracle", "naive", "climb", "nop", "cheat/*", "replay/*"}
     assert all((paths.harnesses() / file).is_file() for file in entry.files.values())
     assert os.fspath(paths.PACKAGE) not in (paths.harnesses() / "builtin.py").read_text()
 

@@ -14,6 +14,7 @@ COMMANDS = (
     "clean",
     "compare",
     "completion",
+    "export",
     "baseline",
     "sandbox",
     "list",

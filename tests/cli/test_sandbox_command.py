@@ -41,6 +41,19 @@ def test_sandbox_kind_decides_workspace_access(shared: Arena) -> None:
 
 
 @needs_sandbox
+def test_sandbox_gets_the_files_that_it_is_given(shared: Arena, tmp_path: Path) -> None:
+    for name in ("solution.py", "other.py"):
+        (tmp_path / name).write_text(f"# {name}\n")
+    words = ("--file", str(tmp_path / "solution.py"), "--file", str(tmp_path / "other.py"))
+    assert shared("sandbox", *words, "cat", "solution.py", "other.py").out == "# solution.py\n# other.py\n"
+    (tmp_path / "solution.py").chmod(0o600)
+    done = shared("sandbox", *words, "sh", "-c", "echo changed > solution.py")
+    assert done.code == 0 and (tmp_path / "solution.py").read_text() == "# solution.py\n", "it is a copy"
+    assert "leave out --problem and --file" in shared.refused("sandbox", "--kind", "worker", *words, "true")
+    assert "does not exist" in shared.refused("sandbox", "--file", str(tmp_path / "none.py"), "true")
+
+
+@needs_sandbox
 def test_sandbox_prints_requests_to_the_egress_proxy(shared: Arena) -> None:
     ask = "import os, urllib.request as r; print(os.environ['https_proxy']); r.urlopen('https://evil.example/')"
     done = shared("sandbox", "--network", "allow", "--allow", "good.example", "--", "python", "-c", ask)

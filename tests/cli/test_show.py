@@ -58,7 +58,10 @@ def test_show_of_a_run_without_a_result(tested: Arena) -> None:
     shown = tested.json("show", run)
     assert (shown["state"], shown["cell"]["model"], shown["events"][0]["kind"]) == ("unjudged", "nop", "created")
     assert f"{run} unjudged" in tested("show", run).out
-    assert tested.refused("annotate", run, "-v", "clean", "-s", "x") == f"run {run} is unjudged: it has no annotation to review"
+    assert (
+        tested.refused("annotate", run, "-v", "clean", "-s", "x")
+        == f"run {run} is unjudged: only a run with a score can be reviewed"
+    )
 
 
 def test_show_and_the_board_mark_an_unsteady_score(arena: Arena) -> None:
@@ -143,12 +146,15 @@ def test_show_prints_steps_snapshots_and_source(arena: Arena) -> None:
 def test_review_lists_and_takes_verdicts(arena: Arena) -> None:
     suspect, clean = unsteady(trial(0.5, 1)), trial(0.4, 2)
     home(arena.home, [suspect, clean, trial("cheated", 3), trial("incorrect", 4)])
-    assert [one["run_id"][-4:] for one in arena.json("review")] == ["0001", "0003"]
-    said = "reward_hack\n\nIt times itself.\nskip\n"
+    assert [one["run_id"][-4:] for one in arena.json("review")] == ["0003", "0001"]  # unsteady timings come last
+    run_files(arena.home, suspect, steps("[red]hello"), [SOURCE])
+    said = "source\nskip\nsteps\nsource\nreward_hack\n\nIt times itself.\n"
     process = arena.start("review", "--by", "A. B.", stdin=subprocess.PIPE)
-    _, told = process.communicate(said, timeout=60)
+    shown, told = process.communicate(said, timeout=60)
     assert process.returncode == 0, told
-    assert "unsteady" in told and "1 of 2 reviewed" in told
+    assert "unsteady" in told and "1 of 2 reviewed" in told and "stored as reward_hack" in told
+    assert "[red]hello" in shown and shown.count("    5 #include <cuda.h>") == 1
+    assert "'source' is not one of" in told  # the first run has no files here
     assert [one["run_id"][-4:] for one in arena.json("review")] == ["0003"]
     stored = arena.json("show", suspect.run_id)["review"]
     assert (stored["verdict"], stored["summary"], stored["reviewer"]) == ("reward_hack", "It times itself.", "A. B.")
@@ -164,7 +170,7 @@ def test_a_review_that_breaks_off_stores_nothing(arena: Arena) -> None:
 
 
 def test_a_stored_verdict_counts_after_a_break(arena: Arena) -> None:
-    home(arena.home, [unsteady(trial(0.5, 1)), trial("cheated", 3)])
+    home(arena.home, [unsteady(trial(0.5, 1)), unsteady(trial(0.5, 3))])
     process = arena.start("review", "--by", "A. B.", stdin=subprocess.PIPE)
     process.communicate("reward_hack\nIt times itself.\n", timeout=60)
     assert process.returncode == 130
@@ -189,6 +195,15 @@ def test_site_and_open_render_pages(arena: Arena, tmp_path: Path) -> None:
     page = arena.home / "workspaces" / ".site" / "r" / f"{run.run_id}.html"
     assert f"page {page}" in opened.err and (page.parent / run.run_id / "t1.html").exists()
     assert arena.json("list", "runs")[0]["run"] == run.run_id
+
+
+def test_site_compares_two_runs(arena: Arena, tmp_path: Path) -> None:
+    runs = [passed(1), passed(2)]
+    home(arena.home, runs)
+    pair = (runs[0].run_id, "latest")
+    done = arena.json("site", "--out", str(tmp_path / "pages"), "--compare", *pair)
+    assert f"c/{runs[0].run_id}/{runs[1].run_id}.html" in done["files"]
+    assert "one problem on one hardware" in arena.refused("site", "--compare", "latest", "latest")
 
 
 def test_a_site_with_a_key_exits_with_one(arena: Arena, tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ def convert(tmp_path, sandbox, text):
     path = tmp_path / "level9" / "7_Own.py"
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
-    options = {"arithmetic": "fp32", "rules": False, "given": {}, "note": lambda _: None}
-    return kernelbench.convert(path, tmp_path / "out", sandbox, **options)
+    out = tmp_path / "out"
+    return kernelbench.convert(path, out, sandbox, arithmetic="fp32", rules=False, given={}, note=lambda _: None)
 
 
 def test_a_task_becomes_a_problem_that_keeps_the_contract(tmp_path, sandbox):
@@ -77,10 +77,10 @@ def test_what_reaches_beyond_tensors_is_not_imported(line):
 
 
 def test_code_past_the_notice_reaches_nothing_of_the_host(tmp_path, sandbox):
-    """The notice can be passed by; the sandbox then stands. Code as it runs beside the probe, which reads a file and writes one."""
+    """The notice can be passed by; the sandbox then stands. This code reads a file and writes one."""
     secret, marker = tmp_path / "secret", tmp_path / "marker"
     secret.write_text("a secret")
-    tried = f"import os\ntry: seen = open({str(secret)!r}).read()\nexcept OSError as error: seen = type(error).__name__\n"
+    tried = f"try: seen = open({str(secret)!r}).read()\nexcept OSError as error: seen = type(error).__name__\n"
     tried += f"try: open({str(marker)!r}, 'w').write(seen)\nexcept OSError: pass\nraise RuntimeError('saw ' + seen)\n"
     order = {"sizes": {}, "given": {}, "most_bytes": 1, "small_bytes": 1, "small_flops": 1}
     with pytest.raises(Unfit, match="saw FileNotFoundError"):

@@ -27,12 +27,16 @@ OVERHEAD_S, ALONE_OVERHEAD_S = 290e-6, 295e-6
 
 
 def process(
-    call_s: float, alone_s: float, overhead_s: float = OVERHEAD_S, launch_mode: LaunchMode = "graph"
+    call_s: float,
+    alone_s: float,
+    overhead_s: float = OVERHEAD_S,
+    launch_mode: LaunchMode = "graph",
+    change_s: float = 0.0,
 ) -> timing.ShapeTiming:
-    """Three windows of ten calls, and three calls alone, in one worker process."""
-    alone_overheads: dict[LaunchMode, float] = {"graph": ALONE_OVERHEAD_S, "stream": ALONE_OVERHEAD_S}
-    overhead = Overhead(overhead_s, 10, 1e-4, alone_overheads, 1e-5)
-    windows, alone = (OVERHEAD_S + 10 * call_s,) * 3, (ALONE_OVERHEAD_S + alone_s,) * 3
+    """Three windows of ten calls, and three calls alone, in a process where a change of context takes `change_s` more."""
+    alone_overhead_s = ALONE_OVERHEAD_S + change_s
+    overhead = Overhead(overhead_s, 10, 1e-4, {"graph": alone_overhead_s, "stream": alone_overhead_s}, 1e-5)
+    windows, alone = (OVERHEAD_S + 10 * call_s,) * 3, (alone_overhead_s + alone_s,) * 3
     return timing.ShapeTiming(launch_mode, 10, windows, alone, overhead, {"rel_fro": 0.0})
 
 
@@ -108,6 +112,18 @@ def test_the_least_overhead_of_all_processes_counts() -> None:
     found = timed(process(1e-4, 1e-4), process(1e-4, 1e-4, overhead_s=2 * OVERHEAD_S), process(1e-4, 1e-4))
     assert found.overhead_s == OVERHEAD_S
     assert found.process_medians_s == pytest.approx((1e-4, 1e-4, 1e-4))
+
+
+def test_each_process_has_its_own_overhead_of_a_call_alone() -> None:
+    """A change of context takes some microseconds more in one process than in another, with a submission or without."""
+    found = timed(*[process(100e-6, 107e-6, change_s=change_s) for change_s in (-3e-6, 0.0, 3e-6)])
+    assert found.process_medians_s == pytest.approx((107e-6,) * 3)
+    assert found.alone_overhead_s == pytest.approx(ALONE_OVERHEAD_S)
+
+
+def test_one_disturbed_overhead_changes_nothing() -> None:
+    found = timed(*[process(100e-6, alone_us / 1e6) for alone_us in (107.0, 80.0, 107.0)])
+    assert found.measured_s == pytest.approx(107e-6)
 
 
 def test_no_time_is_below_zero() -> None:

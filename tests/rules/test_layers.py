@@ -16,6 +16,7 @@ LAYERS = [
     {"agents", "judge"},
     {"plan", "run_cell", "authoring", "importing", "curve"},
     {"doctor", "api", "sweep", "site"},
+    {"export", "inspect_task"},
     {"cli"},
     {"__main__"},
 ]

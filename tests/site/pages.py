@@ -10,14 +10,14 @@ WORD = re.compile(r"[a-z0-9-]+")
 ELEMENTS = frozenset(
     WORD.findall(
         "html head meta title style body a header nav main footer script h1 h2 h3 p b i br span small code pre div section table "
-        "thead tbody tfoot tr th td dl dt dd ul li details summary figure figcaption svg path circle text output input label"
+        "thead tbody tfoot tr th td dl dt dd ul li details summary figure figcaption svg path line circle text output input label"
     )
 )
 ATTRIBUTES = frozenset(
     WORD.findall(
         "lang charset name content http-equiv class href id aria-label aria-labelledby aria-current aria-hidden role tabindex "
-        "scope colspan data-v data-sort data-kind data-first data-last data-pages hidden d cx cy r x y width height viewbox "
-        "text-anchor transform type placeholder value checked"
+        "scope colspan data-v data-sort data-kind data-first data-last data-pages hidden d cx cy r x y x1 x2 y1 y2 width height "
+        "viewbox text-anchor transform type placeholder value checked"
     )
 )
 OWN_LINK = re.compile(r"(\.\./)*[A-Za-z0-9][A-Za-z0-9_./-]*(#[A-Za-z0-9_-]+)?|#[A-Za-z0-9_-]+")

@@ -125,10 +125,18 @@ def home(path: Path, runs: Iterable[Annotation], lines: Iterable[Baselines] = ()
     return path
 
 
-def render(path: Path, out: Path, shown: results.Shown = "all", *, source: bool = True, hardware: str | None = None) -> list[str]:
+def render(
+    path: Path,
+    out: Path,
+    shown: results.Shown = "all",
+    *,
+    source: bool = True,
+    hardware: str | None = None,
+    compared: Iterable[tuple[str, str]] = (),
+) -> list[str]:
     """The site of a home."""
     folders = {name: path / name for name in ("annotations", "baselines", "curves", "workspaces")}
-    return build.build(results.read(folders, shown=shown, source=source, hardware=hardware), out)
+    return build.build(results.read(folders, shown=shown, source=source, hardware=hardware), out, compared)
 
 
 def small(path: Path) -> tuple[Path, Annotation, Annotation]:

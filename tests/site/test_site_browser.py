@@ -187,7 +187,7 @@ def test_columns_sort_by_number(site, tab):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1280, 360])
 def test_axe_finds_nothing(site, tab, scheme, width):
     if not AXE.exists():
         pytest.skip(f"{AXE} is not there: scripts/setup site")
@@ -206,6 +206,25 @@ def test_axe_finds_nothing(site, tab, scheme, width):
         if violations or wider > 0:
             found[path.name] = violations, wider
     assert found == {}
+
+
+def test_plots_are_readable_on_a_phone(site, tab):
+    shown = tab(width=360)
+    run = f"r/{site[1].run_id}.html"
+    seen = 0
+    for name in ("cost.html", "p/h200/paged_attention-v1.html", run):
+        page = shown.open(site[0] / name)
+        texts = page.evaluate(
+            """() => [...document.querySelectorAll('.plot text, .strips text, .strips span')].map(text => {
+                const box = text.getBoundingClientRect(), around = text.closest('.plot, .strips').getBoundingClientRect();
+                const inside = box.left >= around.left - 1 && box.right <= Math.min(around.right, innerWidth) + 1;
+                return [text.textContent, inside, box.height];
+            })"""
+        )
+        # A line's box is about 1.2 times its letters' size.
+        assert [text for text, inside, height in texts if text and not (inside and height > 10.5)] == [], name
+        seen += len(texts)
+    assert seen > 50
 
 
 def test_print_opens_the_folds(site, tab):

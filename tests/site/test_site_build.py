@@ -214,6 +214,45 @@ def test_times_of_two_devices_have_no_ratio(tmp_path: Path):
     assert "opus" not in plot
 
 
+def test_the_best_rows_stand_side_by_side(tmp_path: Path):
+    runs = [passed(number, 0.1 * number, harness="claude", model=f"model-{number}") for number in range(1, 9)]
+    written = render(home(tmp_path / "home", [*runs, passed(9, 0.05, model="model-8")]), tmp_path / "site")
+    best = runs[-1].run_id
+    found = sorted(name for name in written if name.startswith("c/"))
+    assert found == sorted(f"c/{best}/{run.run_id}.html" for run in runs[1:-1])
+    assert f"c/{best}/{runs[-2].run_id}.html" in Page(tmp_path / "site" / "index.html").links
+    for page in ("p/h200/paged_attention-v1.html", f"r/{best}.html"):
+        assert len([link for link in Page(tmp_path / "site" / page).links if "c/" in link]) == 6
+
+
+def test_any_two_runs_can_stand_side_by_side(tmp_path: Path):
+    made, first, second = small(tmp_path / "home")
+    failed = "".join(path.stem for path in (made / "annotations").glob("*0003.yaml"))
+    again = passed(4, 0.2)
+    home(made, [again])
+    written = render(made, tmp_path / "site", compared=[(failed, first.run_id), (first.run_id, again.run_id)])
+    assert len([name for name in written if name.startswith("c/")]) == 3
+    words = " ".join(Page(tmp_path / "site" / "c" / failed / f"{first.run_id}.html").words.split())
+    assert "First: claude · opus · high incorrect" in words and "Second: builtin · oracle 0.4000" in words
+    assert "Shape" not in words
+    words = Page(tmp_path / "site" / "c" / first.run_id / f"{again.run_id}.html").words
+    assert words.count(f"builtin · oracle, {again.session.started_at:%Y-%m-%d %H:%M}") == 2
+    href = f"../c/{failed}/{first.run_id}.html"
+    assert href in Page(tmp_path / "site" / "r" / f"{failed}.html").links
+    assert href in Page(tmp_path / "site" / "r" / f"{first.run_id}.html").links
+    assert href not in Page(tmp_path / "site" / "r" / f"{second.run_id}.html").links
+
+
+def test_two_problems_do_not_stand_side_by_side(tmp_path: Path):
+    made = home(tmp_path / "home", [passed(1), passed(2, problem="topk_bitonic")])
+    ids = sorted(path.stem for path in (made / "annotations").iterdir())
+    for pair in ((ids[0], ids[1]), (ids[0], ids[0])):
+        with pytest.raises(UsageError, match="two runs of one problem on one hardware"):
+            render(made, tmp_path / "site", compared=[pair])
+    with pytest.raises(UsageError, match="not among the runs of these pages"):
+        render(made, tmp_path / "site", hardware="b200", compared=[(ids[0], ids[1])])
+
+
 def test_libraries_outside_the_tolerance_have_no_fast_p(tmp_path: Path):
     made = baseline()
     rough = made.lines[0].model_copy(update={"verdict": "incorrect", "message": "it is off"})

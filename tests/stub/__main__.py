@@ -27,6 +27,13 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--use", nargs=2, action="append", default=[], metavar=("TOOL", "JSON"), help="a tool call in a further turn"
     )
+    parser.add_argument(
+        "--answer",
+        action="append",
+        default=[],
+        type=Path,
+        help="file with the text of the next answer to a request without tools",
+    )
     parser.add_argument("--thinking", action="store_true", help="answers begin with thinking")
     parser.add_argument("--provider", default="Stub Provider", help="the provider that answers behind the broker")
     parser.add_argument("--no-price", action="store_true", help="the broker does not report what an answer costs")
@@ -52,6 +59,7 @@ async def serve(arguments: argparse.Namespace) -> None:
         price=not arguments.no_price,
         crowded=arguments.crowded,
         length=arguments.length,
+        answers=tuple(file.read_text() for file in arguments.answer),
     )
     runner = web.AppRunner(Server(script, arguments.log).app(), access_log=None)
     await runner.setup()

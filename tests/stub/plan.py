@@ -90,6 +90,8 @@ class Plan:
     """The provider that answers behind the broker."""
     price: bool = True
     """Whether the broker reports what an answer costs."""
+    answers: tuple[str, ...] = ()
+    """Texts of the answers to requests without tools, in order; the last one again and again."""
     length: int = 0
     """Turns of the session, however often its history is shortened; 0: as many as the script has."""
     crowded: int = 0
@@ -101,8 +103,8 @@ def turns(solution: str, check: str, extra: Sequence[str], uses: Sequence[Use]) 
     return ((Write("solution.py", solution),), (Run(check), *map(Run, extra)), *((use,) for use in uses))
 
 
-def reply(request: ParsedRequest, plan: Plan, broker: bool, *, crowded: bool = True) -> Reply:
-    """The answer to a request. `crowded`: whether it reports the plan's further input tokens."""
+def reply(request: ParsedRequest, plan: Plan, broker: bool, *, crowded: bool = True, number: int = 0) -> Reply:
+    """The answer to a request. `crowded`: whether it reports the plan's further input tokens. `number`: answers before it."""
     acts: tuple[Act, ...] = ()
     if not request.side:
         loop: tuple[Act, ...] = (Run(f"echo {request.turn}"),) if plan.mode == "loop" else ()
@@ -110,13 +112,20 @@ def reply(request: ParsedRequest, plan: Plan, broker: bool, *, crowded: bool = T
         acts = plan.turns[request.turn] if request.turn < len(plan.turns) else loop or long
     text = plan.final if not acts else "Working on it."
     if request.side:
-        text = SUMMARY if request.compacts else "a title" if request.schema is None else gemini.document(request.schema)
+        bare = plan.answers[min(number, len(plan.answers) - 1)] if plan.answers else ""
+        text = (
+            bare or SUMMARY
+            if request.compacts or bare
+            else "a title"
+            if request.schema is None
+            else gemini.document(request.schema)
+        )
     return Reply(
         model=f"{request.model}-other" if plan.mode == "other_model" else request.model,
         text=text,
         tokens=tokens(request, plan, crowded=crowded),
         calls=calls(acts, request.tools),
-        thinking=THINKING if plan.thinking and not request.side else "",
+        thinking=THINKING if plan.thinking and (plan.answers or not request.side) else "",
         provider=None if not broker else "Another Provider" if plan.mode == "other_provider" else plan.provider,
         cost_usd=round(PRICE_USD * (request.turn + 1), 6) if broker and plan.price else None,
         id=secrets.token_hex(8),

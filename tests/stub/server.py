@@ -38,6 +38,7 @@ class Server:
         self.log = log
         self.numbers = itertools.count(1)
         self.broke = False
+        self.answered = 0
         self.turn = 0
         """Of a session with a length: the next one."""
         self.shortened = False
@@ -106,7 +107,8 @@ class Server:
         crowded = True
         if self.plan.length:
             parsed, crowded = self.placed(parsed)
-        answer = reply(parsed, self.plan, "/api/v1/" in request.path, crowded=crowded)
+        answer = reply(parsed, self.plan, "/api/v1/" in request.path, crowded=crowded, number=self.answered)
+        self.answered += 1
         usage = {"usage": asdict(module.reported(answer.tokens)) | {"cost_usd": answer.cost_usd}} if answer.metered else {}
         line = {
             "kind": "answer",
