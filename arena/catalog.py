@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 from arena import paths
 from arena.errors import DataError, UsageError
 from arena.files.documents import read_all, read_yaml, unknown
-from arena.schema import Hardware, Harness, Model, OwnModels, Problem, Profile
+from arena.schema import Hardware, Harness, Model, OwnModels, Problem, Profile, RuleSets
 
 R = TypeVar("R")
 UNDIGESTED = ("solutions", "baselines")
@@ -22,13 +23,31 @@ UNDIGESTED = ("solutions", "baselines")
 
 
 def problem(name: str, folder: Path | None = None) -> Problem:
-    """The problem of that name."""
-    return read_yaml(_file("problem", name, _problem_files(folder)), Problem, name=name)
+    """The problem of that name: a shipped one, or one in a folder of $ARENA_PROBLEMS. `folder` replaces all of these."""
+    path = _file("problem", name, _problem_files(folder))
+    found = read_yaml(path, Problem, name=name)
+    if not any(entry.startswith("@") for entry in found.forbidden):
+        return found
+    known = read_yaml(_rules(folder), RuleSets).sets
+    if wrong := [entry for entry in found.forbidden if entry.startswith("@") and entry[1:] not in known]:
+        raise DataError(f"{path}: forbidden: {unknown('set of names', wrong[0][1:], known)}")
+    names = (known[entry[1:]] if entry.startswith("@") else (entry,) for entry in found.forbidden)
+    return found.model_copy(update={"forbidden": tuple(dict.fromkeys(chain.from_iterable(names)))})
 
 
 def problems(folder: Path | None = None) -> dict[str, Problem]:
     """All problems by name. One error lists the faults of all files."""
     return _all(_problem_files(folder), lambda name: problem(name, folder))
+
+
+def problem_folder(name: str, folder: Path | None = None) -> Path:
+    """The folder of the problem of that name."""
+    return _file("problem", name, _problem_files(folder)).parent
+
+
+def problem_names() -> list[str]:
+    """The names of all problems, none of which is read."""
+    return list(_problem_files(None))
 
 
 def harness(name: str, folder: Path | None = None) -> Harness:
@@ -99,9 +118,10 @@ def readable_harnesses(folder: Path | None = None) -> tuple[dict[str, Harness], 
 
 def problem_digest(name: str, folder: Path | None = None) -> str:
     """sha256 over the kit and the problem's files that decide the task and the judging, without solutions and baselines."""
-    home = _file("problem", name, _problem_files(folder)).parent
+    home, shipped = problem_folder(name, folder), folder or paths.problems()
     files = [path for path in home.rglob("*") if path.relative_to(home).parts[0] not in UNDIGESTED]
-    return _digest(home.parent, [*files, *(home.parent / "kit").rglob("*")])
+    kit = [path for path in (shipped / "kit").rglob("*") if path != _rules(folder) or _uses_rules(home / "problem.yaml")]
+    return _digest((home.parent, files), (shipped, kit))
 
 
 def solutions(folder: Path, profile: Profile) -> dict[str, Path]:
@@ -118,7 +138,16 @@ def harness_digest(name: str, folder: Path | None = None) -> str:
     """sha256 over the harness's YAML, its Python file, and the files that it mounts or reads events with."""
     home, found = folder or paths.harnesses(), harness(name, folder)
     beside = [home / file for file in (*found.files.values(), found.events) if file]
-    return _digest(home, [home / f"{name}.yaml", home / f"{name}.py", *beside])
+    return _digest((home, [home / f"{name}.yaml", home / f"{name}.py", *beside]))
+
+
+def _rules(folder: Path | None) -> Path:
+    """The file of the sets of forbidden names. It decides only problems that name one of them."""
+    return (folder or paths.problems()) / "kit" / "rules.yaml"
+
+
+def _uses_rules(path: Path) -> bool:
+    return any(entry.startswith("@") for entry in read_yaml(path, Problem, name=path.parent.name).forbidden)
 
 
 def _for_profile(folder: Path, profile: Profile) -> dict[str, Path]:
@@ -128,7 +157,16 @@ def _for_profile(folder: Path, profile: Profile) -> dict[str, Path]:
 
 
 def _problem_files(folder: Path | None) -> dict[str, Path]:
-    return {path.parent.name: path for path in sorted((folder or paths.problems()).glob("*/problem.yaml"))}
+    """The problem.yaml of each name. UsageError when two folders have the same name, or one of them is not there."""
+    found: dict[str, Path] = {}
+    for home in (folder,) if folder else (paths.problems(), *paths.own_problems()):
+        if not home.is_dir():
+            raise UsageError(f"{home}: there is no such folder; $ARENA_PROBLEMS (or --problems) names it as one of problems")
+        for path in sorted(home.glob("*/problem.yaml")):
+            if (other := found.setdefault(path.parent.name, path)) is not path:
+                both = f"{other.parent} and {path.parent}"
+                raise UsageError(f"two problems are called {path.parent.name!r}: {both}; rename the folder of one of them")
+    return found
 
 
 def _yaml_files(folder: Path) -> dict[str, Path]:
@@ -145,10 +183,12 @@ def _all(names: Collection[str], read: Callable[[str], R]) -> dict[str, R]:
     return dict(zip(names, read_all(names, read), strict=True))
 
 
-def _digest(root: Path, files: Iterable[Path]) -> str:
-    """sha256 over the sorted names relative to `root`, and the bytes. Lengths separate a file's end from the next file's name."""
+def _digest(*below: tuple[Path, Iterable[Path]]) -> str:
+    """sha256 over the sorted names of the files below each root, and the bytes. Lengths separate a file from the next one."""
+    named = {path.relative_to(root): path for root, files in below for path in files if path.is_file()}
     total = hashlib.sha256()
-    for path in sorted({path for path in files if path.is_file() and "__pycache__" not in path.parts}):
-        data = path.read_bytes()
-        total.update(f"{path.relative_to(root).as_posix()}\0{len(data)}\0".encode() + data)
+    for name, path in sorted(named.items()):
+        if "__pycache__" not in name.parts:
+            data = path.read_bytes()
+            total.update(f"{name.as_posix()}\0{len(data)}\0".encode() + data)
     return total.hexdigest()

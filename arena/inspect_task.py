@@ -77,7 +77,7 @@ def task_of(name: str) -> Callable[..., Task]:
 def prompt(problem: Problem, hardware: Hardware, *, tools: bool) -> str:
     """The prompt of a run without a budget, the reference, and how to answer."""
     with tempdirs.folder() as path:
-        folder, home = RunFolder(path), paths.problems() / problem.name
+        folder, home = RunFolder(path), catalog.problem_folder(problem.name)
         folder.work.mkdir()
         shapes, kit = problem.shapes[hardware.profile], paths.problems() / "kit"
         machine = processor()

@@ -17,6 +17,12 @@ def problems() -> Path:
     return (checkout() or PACKAGE / "_data") / "problems"
 
 
+def own_problems() -> tuple[Path, ...]:
+    """Folders of the user's own problems: $ARENA_PROBLEMS, separated by `:`; the shipped kit serves them too."""
+    named = os.environ.get("ARENA_PROBLEMS", "").split(":")
+    return tuple(dict.fromkeys(Path(folder).expanduser().resolve() for folder in named if folder))
+
+
 def name_rules() -> Path:
     """Folder of the judge's search for forbidden names, which needs nothing else of arena."""
     return PACKAGE / "judge"
@@ -108,7 +114,7 @@ def secrets() -> tuple[Path, ...]:
     root = checkout()
     history = (root / ".git", root / "tests") if root else ()
     results = (workspaces(), annotations(), baselines(), curves(), leaderboard(), sweeps(), site())
-    kept = (PACKAGE, problems(), harnesses(), *results, cache(), config(), keys(), *history)
+    kept = (PACKAGE, problems(), *own_problems(), harnesses(), *results, cache(), config(), keys(), *history)
     return tuple(path for path in kept if path.exists())
 
 

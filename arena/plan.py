@@ -108,7 +108,7 @@ def plan(problem: str, model: str = "oracle", **options: Unpack[RunOptions]) -> 
     access = None if login else faults.collect(lambda: _with_default_cap(model_access(selected, caps, patience_s)))
     steps = None
     if target is not None:
-        folder, profile = paths.problems() / target[0].name, target[1].profile
+        folder, profile = catalog.problem_folder(target[0].name), target[1].profile
         steps = faults.collect(lambda: replay.steps(selected, folder, profile, paths.workspaces()))
     launch = faults.collect(
         lambda: resolve_launch(selected, paths.harnesses(), login=login, replay=steps, parallel=options.get("parallel", 1))

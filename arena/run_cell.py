@@ -190,7 +190,7 @@ def _fill(spec: RunSpec, folder: RunFolder) -> str:
         spec.problem.shapes[profile],
         processor(),
         spec.times.budget_s,
-        problem_folder=paths.problems() / spec.problem.name,
+        problem_folder=catalog.problem_folder(spec.problem.name),
         kit_folder=paths.problems() / "kit",
     )
     return gpu_commands.share(folder.work, prompt, spec.lease_s) if spec.leased else prompt

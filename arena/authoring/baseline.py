@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import arena
-from arena import catalog, judge, paths
+from arena import catalog, judge
 from arena.errors import DataError
 from arena.judge.sampling import CPU, GPU, Sampling
 from arena.results import baselines
@@ -75,7 +75,7 @@ def measure(
     """
     judge.preflight(hardware, gpu)
     digest = catalog.problem_digest(problem.name)
-    home = paths.problems() / problem.name
+    home = catalog.problem_folder(problem.name)
     known = (*lines(home, hardware.profile), *references(home, hardware.profile))
     sampling = sampling or SAMPLING[hardware.profile]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import errno
 import importlib
+import os
 import signal
 import sys
 from pathlib import Path
@@ -41,6 +42,7 @@ COMMANDS = (
     "curve",
     "doctor",
     "export",
+    "import",
     "install",
     "judge",
     "leaderboard",
@@ -111,15 +113,26 @@ def _print_version(context: click.Context, option: click.Parameter, asked: bool)
 )
 @click.option("--verbose", "-v", is_flag=True, help="Print each step of an agent and of the judge as a line.")
 @click.option("--quiet", "-q", is_flag=True, help="Print results on stdout and errors, and nothing else.")
+@click.option(
+    "--problems",
+    "folders",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Add the problems of this folder to the shipped ones, as $ARENA_PROBLEMS does; give it before the command.",
+)
 @click.option("--log-file", metavar="FILE", type=click.Path(path_type=Path), help="Append all text for people to this file.")
 @click.pass_context
-def cli(context: click.Context, verbose: bool, quiet: bool, log_file: Path | None) -> None:
+def cli(context: click.Context, verbose: bool, quiet: bool, folders: tuple[Path, ...], log_file: Path | None) -> None:
     """Run coding agents on GPU-kernel problems in a sealed sandbox, and score the kernel they leave. No agent can forge a score.
 
     Try `arena run --problem paged_attention`: it runs the built-in oracle and needs no key.
     """
     if verbose and quiet:
         raise UsageError("--verbose and --quiet exclude each other")
+    if folders:  # in the environment, so that the processes of a sweep have them too
+        named = (*(str(folder.resolve()) for folder in folders), os.environ.get("ARENA_PROBLEMS", ""))
+        os.environ["ARENA_PROBLEMS"] = ":".join(filter(None, named))
     console.set_up(quiet=quiet, more=verbose, log_file=log_file)
     name = context.invoked_subcommand
     if name in settings.USED:

@@ -37,7 +37,7 @@ def _runs() -> list[str]:
     return ["latest", *annotated, *(path.parent.name for path in paths.workspaces().glob("[!.]*/manifest.json"))]
 
 
-problems_complete = completes(lambda: (path.parent.name for path in paths.problems().glob("*/problem.yaml")))
+problems_complete = completes(lambda: catalog.problem_names())
 models_complete = completes(_models)
 runs_complete = completes(_runs)
 problem = click.option(

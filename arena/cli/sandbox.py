@@ -11,7 +11,7 @@ from typing import BinaryIO, Literal
 
 import rich_click as click
 
-from arena import judge, paths
+from arena import catalog, judge, paths
 from arena.cli import options
 from arena.cli.console import safe, tell
 from arena.errors import UsageError
@@ -93,7 +93,7 @@ def sandbox(
                 problem.shapes[hardware.profile],
                 processor(),
                 None,
-                problem_folder=paths.problems() / problem.name,
+                problem_folder=catalog.problem_folder(problem.name),
                 kit_folder=paths.problems() / "kit",
             )
         for file in files:

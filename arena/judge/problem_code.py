@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import torch
 
-from arena import paths
+from arena import catalog, paths
 from arena.errors import DataError
 from arena.schema import Hardware, Problem, Profile, Rate
 
@@ -57,7 +57,7 @@ class ProblemCode:
 
 def load(problem: Problem, profile: Profile, folder: Path | None = None) -> ProblemCode:
     """The code of `problem`, from `folder` where it is not in problems/; DataError when a file breaks the contract."""
-    folder = folder or paths.problems() / problem.name
+    folder = folder or catalog.problem_folder(problem.name)
     package = f"arena_problem_{problem.name}"
     with _loading:
         sys.modules[package] = ModuleType(package)

@@ -23,7 +23,7 @@ from arena.schema.harness import (
     Route,
     Routes,
 )
-from arena.schema.problem import Problem, Tensor, VendorLibrary, Work
+from arena.schema.problem import CountedWork, Problem, RuleSets, Tensor, VendorLibrary, Work
 from arena.schema.run import (
     AgentStatus,
     Annotation,
@@ -63,11 +63,11 @@ from arena.schema.sweep import Grid, ModelChoice, Place, Retry, Stop, Sweep, Swe
 
 __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
-    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "Curve", "CurvePoint", "DType", "DefaultLimits",
-    "Device", "Download", "EndedSession", "Errors", "Evidence", "Figure", "GpuAccess", "Grid", "Hardware", "Harness",
+    "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "CountedWork", "Curve", "CurvePoint", "DType",
+    "DefaultLimits", "Device", "Download", "EndedSession", "Errors", "Evidence", "Figure", "GpuAccess", "Grid", "Hardware", "Harness",
     "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "ModelChoice", "Name", "Network",
     "OwnModels", "Passed", "Place", "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected",
-    "RejectionVerdict", "Retry", "Review", "Route", "Routes", "Score", "ScoreHead", "Session", "Shape", "ShapeScore",
+    "RejectionVerdict", "Retry", "Review", "Route", "Routes", "RuleSets", "Score", "ScoreHead", "Session", "Shape", "ShapeScore",
     "Similar", "Stop", "SubmissionRecord", "Sweep", "SweepPlace", "Tensor", "TimedShape", "Timings", "Tolerance", "Usage",
     "VendorLibrary", "Verdict", "When", "Work",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from arena.schema import version_1
-from arena.schema.common import KIT_METRICS, DType, Name, Profile, Rate, Record, Shape, Tolerance
+from arena.schema.common import KIT_METRICS, DType, Name, Positive, Profile, Rate, Record, Shape, Tolerance
 
 VendorLibrary = Literal["cuBLAS", "cuDNN", "cuSPARSE", "cuTENSOR", "TensorRT"]
 """Libraries of ready-made kernels. cuBLAS stands for cuBLASLt, cuBLASXt and cuBLASMp too, cuSPARSE for cuSPARSELt."""
@@ -37,12 +37,37 @@ class Tensor(Record):
     note: str = ""
 
 
-class Work(Record):
-    """The operator's algorithmic work as formulas over the shape's names (`+ - * / // **`)."""
+class CountedWork(Record):
+    """The work of one call at one shape, as a number."""
 
-    flops: Literal[0] | str
+    flops: float = Field(ge=0, allow_inf_nan=False)
+    """`0` where memory bounds the shape, whatever is computed."""
+    bytes: Positive
+
+
+class Work(Record):
+    """The operator's algorithmic work: formulas over the shape's names (`+ - * / // **`), or one pair of numbers a shape."""
+
+    flops: Literal[0] | str | None = None
     """`0` declares that memory bounds every shape, whatever is computed."""
-    bytes: str
+    bytes: str | None = None
+    counted: Mapping[Profile, tuple[CountedWork, ...]] = {}
+    """In place of the formulas, for the shapes of `shapes` and then of `latency`, in their order."""
+
+    @model_validator(mode="after")
+    def _formulas_or_numbers(self) -> Work:
+        if self.counted and (self.flops is not None or self.bytes is not None):
+            raise ValueError("counted: leave out `flops` and `bytes`, whose place it takes")
+        if not self.counted and (self.flops is None or self.bytes is None):
+            raise ValueError("write the formulas `flops` and `bytes`, or `counted` numbers")
+        return self
+
+
+class RuleSets(Record):
+    """`problems/kit/rules.yaml`: sets of forbidden names, which a problem names as `@<set>`."""
+
+    schema_version: Literal[1]
+    sets: Mapping[Name, tuple[str, ...]]
 
 
 class Problem(Record):
@@ -67,13 +92,17 @@ class Problem(Record):
     """The problem's own correctness check in the words of the prompt, with `{metric}` in place of each tolerance. Empty when the
     kit's metrics apply. `errors` and `worst` in reference.py measure it."""
     work: Work
+    imported: bool = False
+    """True for a problem that a program converted from another benchmark. It has no oracle written by hand: the problem check
+    asks neither for its order nor for its repeat."""
     distribution: str
     """The distribution of the public inputs, in words."""
     stress: tuple[str, ...] = ()
     """Further input classes that a solution must handle, in words; never their seeds."""
     forbidden: tuple[str, ...] = ()
     """Dotted names that a solution may not import or call, resolved through aliases. A trailing `.*` covers a module, a bare `*`
-    every name with that start. `torch.Tensor.x` covers `.x` of every possible tensor, `operator.matmul` the operator `@`."""
+    every name with that start. `torch.Tensor.x` covers `.x` of every possible tensor, `operator.matmul` the operator `@`.
+    `@torch-compute` stands for a set of problems/kit/rules.yaml."""
     arithmetic: Rate | None = None
     """The arithmetic of the tensor cores when compute is the bound. A score whose counters show less of it says so."""
     excluded_arithmetic: tuple[Rate, ...] = ()
@@ -112,8 +141,18 @@ class Problem(Record):
         return self
 
     @model_validator(mode="after")
+    def _counted_work_fits_the_shapes(self) -> Problem:
+        for profile in self.shapes if self.work.counted else ():
+            numbers, shapes = len(self.work.counted.get(profile, ())), len(self.timed(profile))
+            if numbers != shapes:
+                raise ValueError(f"work.counted.{profile}: has {numbers} entries, and the profile has {shapes} shapes")
+        return self
+
+    @model_validator(mode="after")
     def _formulas_fit_the_shapes(self) -> Problem:
-        formulas = {"bytes": self.work.bytes} | ({"flops": self.work.flops} if self.work.flops != 0 else {})
+        if self.work.counted:
+            return self
+        formulas = {"bytes": str(self.work.bytes)} | ({"flops": str(self.work.flops)} if self.work.flops != 0 else {})
         for shape in (shape for profile in self.shapes for shape in self.timed(profile)):
             for key, formula in formulas.items():
                 try:
@@ -150,11 +189,19 @@ class Problem(Record):
 
     def flops(self, shape: Mapping[str, int]) -> float:
         """Floating-point operations of one call (a multiply-add counts two); 0 where memory bounds the problem by declaration."""
-        return evaluate(str(self.work.flops), shape)
+        return self._counted(shape).flops if self.work.counted else evaluate(str(self.work.flops), shape)
 
     def bytes(self, shape: Mapping[str, int]) -> float:
         """Compulsory DRAM traffic of one call in bytes."""
-        return evaluate(self.work.bytes, shape)
+        return self._counted(shape).bytes if self.work.counted else evaluate(str(self.work.bytes), shape)
+
+    def _counted(self, shape: Mapping[str, int]) -> CountedWork:
+        """The counted work of a timed shape; ValueError for any other."""
+        for profile, numbers in self.work.counted.items():
+            for timed, number in zip(self.timed(profile), numbers, strict=True):
+                if dict(timed) == dict(shape):
+                    return number
+        raise ValueError(f"{self.name}: work.counted has no numbers for the shape {dict(shape)}")
 
 
 def evaluate(formula: str, names: Mapping[str, int]) -> float:

@@ -14,7 +14,7 @@ LAYERS = [
     {"catalog", "results"},
     {"sandboxes", "gateway"},
     {"agents", "judge"},
-    {"plan", "run_cell", "authoring", "curve"},
+    {"plan", "run_cell", "authoring", "importing", "curve"},
     {"doctor", "api", "sweep", "site"},
     {"export", "inspect_task"},
     {"cli"},
@@ -26,12 +26,13 @@ FORBIDDEN_PAIRS = [
     ("arena.gateway.model", "arena.gateway.egress"),
 ]
 """(importer, imported), each a module or a package with all it holds."""
-WITH_TORCH = ("arena.judge", "arena.authoring", "arena.doctor.programs")
+WITH_TORCH = ("arena.judge", "arena.authoring", "arena.doctor.programs", "arena.importing.programs")
 OUTSIDE = (
     "arena/sandboxes/programs",
     "arena/judge/worker",
     "arena/doctor/programs",
     "arena/doctor/canary",
+    "arena/importing/programs",
     "problems",
     "harnesses",
 )

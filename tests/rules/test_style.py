@@ -21,6 +21,8 @@ PROSE = [
 MAY_CATCH_ALL = {
     "arena/judge/worker/main.py",  # a submission may raise anything, and its crash has to become a record
     "arena/authoring/check.py",  # carries an error from a thread to the caller
+    "arena/importing/programs/probe.py",  # a task may raise anything, and that is why it is unfit
+    "arena/importing/programs/measure.py",
 }
 MAY_PRINT = ("arena/cli/", "arena/judge/worker/", "arena/sandboxes/programs/", "arena/doctor/programs/")
 """The command line, and programs of their own: what they print is read by arena or kept in a log."""

@@ -1,0 +1,143 @@
+"""Measure a converted task's gate and try its solutions. Runs in a sandbox; standard library and torch.
+
+Input: {"shape", "dtype", "coarser", "least_gap", "least_error"}; beside it lie problem/reference.py, problem/hidden.py,
+kit_check.py and the solutions. Output: {"tolerance", "gap", "classes", "dropped", "weights_vary"} or {"unfit"}.
+"""
+
+import importlib.util
+import json
+import math
+import os
+import sys
+
+OUT = os.fdopen(os.dup(1), "w")
+os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
+sys.path.insert(0, "/opt/task")
+
+import torch
+
+SEEDS = (1, 2, 3)
+METRICS = ("rel_fro", "row", "el")
+
+
+class Unfit(Exception):
+    pass
+
+
+def main():
+    order = json.load(sys.stdin)
+    import kit_check
+    from problem import hidden, reference
+
+    shape, solution = (
+        order["shape"],
+        {name: load(name) for name in ("oracle", "naive", "wrong_coarser", *(["allowed"] if order["allowed"] else []))},
+    )
+
+    def answer(name, inputs, like):
+        out = torch.full(like.shape, math.nan, dtype=getattr(torch, order["dtype"]))
+        solution[name](*(t.clone() for t in inputs), out)
+        return out
+
+    def errors(out, ref):
+        return kit_check.errors(out, ref)
+
+    sets = {seed: reference.make_inputs(shape, seed) for seed in SEEDS}
+    refs = {seed: reference.reference(*inputs) for seed, inputs in sets.items()}
+    for seed, inputs in sets.items():
+        if not torch.equal(refs[seed], reference.reference(*inputs)) and refs[seed].isfinite().all():
+            raise Unfit("random: two calls on the same inputs give different answers (dropout?)")
+        if not refs[seed].isfinite().all():
+            raise Unfit("not finite: the answer to its own inputs holds infinities or NaN")
+    if errors(refs[SEEDS[1]], refs[SEEDS[0]])["rel_fro"] < order["least_error"]:
+        raise Unfit("constant: other inputs and other weights give the same answer")
+
+    low = {m: order["least_error"] for m in METRICS}
+    high = {m: math.inf for m in METRICS}
+    for seed, inputs in sets.items():
+        for m, value in errors(answer("oracle", inputs, refs[seed]), refs[seed]).items():
+            low[m] = max(low[m], value)
+        for m, value in errors(answer("allowed", inputs, refs[seed]), refs[seed]).items() if order["allowed"] else ():
+            low[m] = max(low[m], value)
+        for m, value in errors(answer("wrong_coarser", inputs, refs[seed]), refs[seed]).items():
+            high[m] = min(high[m], value)
+    if not all(math.isfinite(value) for value in (*low.values(), *high.values())):
+        raise Unfit("not finite: eager's own answer holds infinities or NaN")
+    gap = {m: high[m] / low[m] for m in METRICS}
+    if max(low.values()) > 1e4:
+        raise Unfit(f"constant: its answer is nothing but rounding, eager's being {max(low.values()):.1g} times as large")
+    if max(low.values()) > 0.05:
+        raise Unfit(
+            f"eager's answer is {max(low.values()):.2g} off its own in fp64: it depends on something besides its arguments"
+        )
+    if max(gap.values()) < order["least_gap"]:
+        found = ", ".join(f"{m} {value:.2g}" for m, value in gap.items())
+        raise Unfit(f"no gap: {order['coarser']} is only so many times as far off as the allowed arithmetic: {found}")
+    least = math.sqrt(order["least_gap"])
+    tolerance = {m: float(f"{max(math.sqrt(low[m] * high[m]), low[m] * 2 * least):.2g}") for m in METRICS}
+
+    for seed, inputs in sets.items():
+        for name, fake in degenerate(refs[seed]):
+            if all(value <= tolerance[m] for m, value in errors(fake, refs[seed]).items()):
+                raise Unfit(f"constant: {name} passes as the answer")
+        found = errors(answer("naive", inputs, refs[seed]), refs[seed])
+        if not all(value <= tolerance[m] for m, value in found.items()):
+            raise Unfit("eager in fp64 differs from the reference: it depends on something besides its arguments")
+
+    classes, dropped = [], {}
+    for name in ("scaled", "signed", "weights"):
+        if reason := unusable(name, reference, hidden, shape, answer, errors, tolerance):
+            dropped[name] = reason
+        else:
+            classes.append(name)
+    first, second = (sets[seed][reference.FORWARD :] for seed in SEEDS[:2])
+    vary = any(not torch.equal(a, b) for a, b in zip(first, second))
+    return {"tolerance": tolerance, "gap": gap, "low": low, "classes": classes, "dropped": dropped, "weights_vary": vary}
+
+
+def unusable(name, reference, hidden, shape, answer, errors, tolerance):
+    """Why an input class cannot be judged; empty when it can."""
+    if name == "weights" and not reference.PARAMETERS:
+        return "there are none"
+    for seed in SEEDS:
+        inputs = hidden.make_inputs(shape, seed, name)
+        if name != "weights" and not reference.make_inputs(shape, seed)[0].is_floating_point():
+            return "the first input holds no fractions"
+        try:
+            ref = reference.reference(*inputs)
+        except (RuntimeError, IndexError, ValueError) as error:
+            return f"{type(error).__name__}"
+        if not ref.isfinite().all():
+            return "the answer is not finite"
+        if not all(value <= tolerance[m] / 2 for m, value in errors(answer("oracle", inputs, ref), ref).items()):
+            return "the allowed arithmetic itself comes too near the tolerance"
+    return ""
+
+
+def degenerate(ref):
+    yield "zeros", torch.zeros_like(ref)
+    if ref.numel() > 1:
+        yield "a constant", torch.full_like(ref, ref.mean().item())
+    if ref.dim() and ref.shape[-1] > 1:
+        yield "the row's mean", ref.mean(-1, keepdim=True).expand_as(ref)
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, f"/opt/task/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.solution
+
+
+if __name__ == "__main__":
+    try:
+        said = main()
+    except Unfit as unfit:
+        said = {"unfit": str(unfit)}
+    except MemoryError:
+        said = {"unfit": "too large for this machine's memory"}
+    except Exception as error:
+        said = {"unfit": f"does not run: {type(error).__name__}: {str(error)[:200]}"}
+    OUT.write(json.dumps(said))
+    OUT.flush()
+    os._exit(0)
