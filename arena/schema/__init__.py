@@ -64,10 +64,10 @@ from arena.schema.sweep import Grid, ModelChoice, Place, Retry, Stop, Sweep, Swe
 __all__ = [
     "KIT_METRICS", "SCORE", "AccountFault", "AccountFaults", "AgentStatus", "Allow", "Annotation", "Api", "Attainable",
     "BaselineLine", "BaselineShape", "Baselines", "Cell", "Cli", "Count", "CountedWork", "Curve", "CurvePoint", "DType",
-    "DefaultLimits", "Device", "Download", "EndedSession", "Errors", "Evidence", "Figure", "GpuAccess", "Grid", "Hardware", "Harness",
-    "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "ModelChoice", "Name", "Network",
-    "OwnModels", "Passed", "Place", "Positive", "Problem", "Profile", "Quote", "Rate", "Record", "Rejected",
-    "RejectionVerdict", "Retry", "Review", "Route", "Routes", "RuleSets", "Score", "ScoreHead", "Session", "Shape", "ShapeScore",
-    "Similar", "Stop", "SubmissionRecord", "Sweep", "SweepPlace", "Tensor", "TimedShape", "Timings", "Tolerance", "Usage",
-    "VendorLibrary", "Verdict", "When", "Work",
+    "DefaultLimits", "Device", "Download", "EndedSession", "Errors", "Evidence", "Figure", "GpuAccess", "Grid",
+    "Hardware", "Harness", "JudgeFailed", "Kernel", "LaunchMode", "Limits", "Login", "Metric", "Model", "ModelChoice",
+    "Name", "Network", "OwnModels", "Passed", "Place", "Positive", "Problem", "Profile", "Quote", "Rate", "Record",
+    "Rejected", "RejectionVerdict", "Retry", "Review", "Route", "Routes", "RuleSets", "Score", "ScoreHead", "Session",
+    "Shape", "ShapeScore", "Similar", "Stop", "SubmissionRecord", "Sweep", "SweepPlace", "Tensor", "TimedShape",
+    "Timings", "Tolerance", "Usage", "VendorLibrary", "Verdict", "When", "Work",
 ]  # fmt: skip
