@@ -108,7 +108,7 @@ def judge_run(
         state: the run.
         gpu: index of the GPU; without it the run's own.
         beside: what else is at work on this machine meanwhile, for the record.
-        sampling: replaces the published effort, for a demonstration. The pages say so; no command takes it.
+        sampling: replaces the published effort, for a demonstration with built-in agents. The score says so; no command takes it.
 
     Raises:
         UsageError: there is nothing to judge, or it would not be the same measurement.
@@ -123,6 +123,8 @@ def judge_run(
             )
         if cell is None:
             raise DataError(f"{run.manifest}: this version of arena cannot read its cell")
+        if sampling and cell.harness != "builtin":
+            raise UsageError(f"run {run.run_id}: only a built-in agent is timed otherwise than the published method says")
         if catalog.problem_digest(cell.problem) != cell.problem_digest:
             raise UsageError(
                 f"run {run.run_id}: problem {cell.problem} has changed since. Check out the version that its manifest names, and "

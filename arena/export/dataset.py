@@ -90,6 +90,7 @@ def trial(annotation: Annotation) -> dict[str, Any]:
         "verdict": score.verdict,
         "peak_fraction": score.peak_fraction if isinstance(score, Passed) else None,
         "unsteady": score.unsteady if isinstance(score, Passed) else None,
+        "brief": score.brief if isinstance(score, Passed) else None,
         "device": score.device.name if isinstance(score, Passed) else None,
         "message": _utf8(score.message),
         "submission_sha256": annotation.submission.sha256 if annotation.submission else None,

@@ -1,5 +1,7 @@
 """How many windows, calls and processes a score takes: the settings of the judge, in one place."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 
@@ -57,6 +59,10 @@ class Sampling:
     """For any later window."""
     total_limit_s: float = 3600.0
     """For all that one worker does."""
+
+    def briefer(self, published: Sampling) -> bool:
+        """Whether it times fewer processes or windows than `published`."""
+        return self.processes < published.processes or self.min_windows < published.min_windows
 
     def __post_init__(self) -> None:
         # Audit windows come among the first `min_windows`. A submission that is careful only there must not own the median.

@@ -33,8 +33,6 @@ REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
 MOST_RETRIES = 1
 """A shape retried more often is flagged, too: a submission that disturbs itself may be choosing its try."""
-OVERLAPPED, COLD_S = 0.9, 20e-6
-"""A call that takes less than this part of its time alone, and what a cold cache costs less, is flagged, too."""
 LEAST_SHARE, TRACES = 0.99, 0.01
 """Share of the formula's operations that the counters must show in the problem's arithmetic, and may show in an excluded one."""
 
@@ -81,7 +79,8 @@ def score(
                 code, problem = replace(code, input_classes=(), extra_shapes=()), problem.model_copy(update={"latency": {}})
             if reason := problem_code.lacking(problem, code.rate, hardware, device.record.tflops):
                 raise JudgeError(reason)
-            sampling = replace(sampling or device.sampling, cold_bytes=device.sampling.cold_bytes)
+            published = device.sampling
+            sampling = replace(sampling or published, cold_bytes=published.cold_bytes)
             context = ScoringContext(problem, code, device.record, device.memory, sampling, seeds, stopwatch)
             before = device.conditions()
             start = partial(worker_client.start, submission, sandbox=sandbox, logs=logs, total_limit_s=sampling.total_limit_s)
@@ -121,10 +120,11 @@ def score(
         evidence=evidence,
         similar=held,
         unsteady=any(shape.unsteady for shape in shapes),
+        brief=sampling.briefer(published),
         review_suggested=any(shape.unsteady or shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
         or any(process.drift() > context.sampling.drift for process in processes)
         or any(len(shape.disturbed) > MOST_RETRIES for shape in shapes)
-        or any(_overlapped(shape) for shape in shapes)
+        or any(shape.overlapped() for shape in shapes)
         or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in evidence)
         or any(each.share >= similar.REVIEW_SHARE for each in held)
         or bool(warning),
@@ -249,11 +249,6 @@ def _spread(samples: Sequence[Sequence[float]]) -> dict[str, Any]:
 def _unsteady(shape: TimedShape, sampling: Sampling) -> bool:
     """Whether the shape's time would come out otherwise another time, by more than the published bounds."""
     return shape.half_width() > sampling.steady_half_width or shape.apart() > sampling.steady_apart
-
-
-def _overlapped(shape: TimedShape) -> bool:
-    """Whether a call is so much faster among others that they may have run at the same time."""
-    return shape.alone_s is not None and shape.among_s is not None and shape.among_s < OVERLAPPED * shape.alone_s - COLD_S
 
 
 def unexpected_arithmetic(problem: Problem, shapes: Sequence[ShapeScore], evidence: tuple[Evidence, ...]) -> str:

@@ -47,6 +47,8 @@ class Trial(Record):
     review: Review | None
     unsteady: bool
     """Whether the timings of a scored shape lay too far apart."""
+    brief: bool
+    """Whether it was timed in brief, as in a demonstration."""
     review_suggested: bool
     message: str
 

@@ -34,7 +34,7 @@ def reasons(annotation: Annotation) -> tuple[str, ...]:
     """Why the run wants a look; empty when it does not."""
     score = annotation.score
     if not isinstance(score, Passed):
-        return (f"{score.verdict}: {score.message}",) if score.verdict in SUSPECT else ()
+        return (" ".join(f"{score.verdict}: {score.message}".splitlines()),) if score.verdict in SUSPECT else ()
     found = []
     for shape in score.shapes:
         sizes = " ".join(f"{name}={size}" for name, size in shape.shape.items())
@@ -44,9 +44,14 @@ def reasons(annotation: Annotation) -> tuple[str, ...]:
             found.append(f"near the ceiling: {sizes}, {shape.peak_fraction:.3f}")
         if len(shape.disturbed) > 1:
             found.append(f"timed again {len(shape.disturbed)} times: {sizes}")
+        if shape.overlapped():
+            found.append(f"calls may have overlapped: {sizes}")
     found += [f"holds {known.share:.2f} of a well-known kernel: {known.source}" for known in score.similar]
     if score.message:
         found.append(score.message)
-    if score.review_suggested and not found:
-        found.append("the judge suggests a review: the device's speed changed, calls overlapped, or no kernel was seen")
-    return tuple(found)
+    if score.review_suggested:
+        found += ["on some shape no kernel was seen"] * any(not each.kernels for each in score.evidence)
+        found += dict.fromkeys(f"evidence: {each.note}" for each in score.evidence if each.note)
+        if not found:
+            found.append("the judge suggests a review: the device's speed changed")
+    return tuple(" ".join(reason.splitlines()) for reason in found)

@@ -155,6 +155,7 @@ def _trial(annotation: Annotation) -> Trial:
         started_at=session.started_at,
         review=review,
         unsteady=isinstance(score, Passed) and score.unsteady,
+        brief=isinstance(score, Passed) and score.brief,
         review_suggested=isinstance(score, Passed) and score.review_suggested and review is None,
         message=score.message,
     )

@@ -45,6 +45,10 @@ class Device(Record):
     """Of this device (by UUID), if `arena calibrate` ran on it."""
 
 
+OVERLAPPED, COLD_S = 0.9, 20e-6
+"""A call may overlap others if it takes less among them than this part of its time alone, and what a cold cache costs less."""
+
+
 class TimedShape(Record):
     """The time of one shape."""
 
@@ -99,6 +103,10 @@ class TimedShape(Record):
     def apart(self) -> float:
         """From the lowest of the processes' medians to the highest, relative to `measured_s`."""
         return (max(self.process_medians_s) - min(self.process_medians_s)) / self.measured_s
+
+    def overlapped(self) -> bool:
+        """Whether a call is so much faster among others that they may have run at the same time."""
+        return self.alone_s is not None and self.among_s is not None and self.among_s < OVERLAPPED * self.alone_s - COLD_S
 
 
 class ShapeScore(TimedShape):
@@ -182,6 +190,8 @@ class Passed(ScoreHead):
     """One entry per scored shape; empty on a CPU."""
     unsteady: bool = False
     """True when a scored shape is: the number would come out otherwise another time. False in records from before this field."""
+    brief: bool = False
+    """True when fewer processes or windows were timed than the published ones: a demonstration."""
     similar: tuple[Similar, ...] = ()
     """Well-known kernels of which the submission holds the largest shares, largest first; small shares are left out."""
     review_suggested: bool = False

@@ -80,7 +80,7 @@ def build(results: Results, out: Path, compared: Iterable[tuple[str, str]] = ())
         for pair in pairs:
             page, href = compare_page.page(results, *pair), problem_path(pair[0].table, pair[0].key)
             writer.add(page.path, renderer.page("compare", page.path, page=page, problem_href=href))
-        heatmaps = index_page.heatmaps(results, columns)
+        heatmaps = index_page.heatmaps(results, compare_page.best_two(results))
         writer.add("index.html", renderer.page("index", "index.html", heatmaps=heatmaps))
         writer.add("cost.html", renderer.page("cost", "cost.html", tables=cost_page.tables(results)))
         writer.add("method.html", renderer.page("method", "method.html", not_counted=sorted(NOT_COUNTED)))
@@ -137,6 +137,7 @@ def _data(writer: Writer, results: Results) -> None:
                 "review": annotation.review.verdict if annotation.review else "",
                 "peak_fraction": getattr(score, "peak_fraction", None),
                 "unsteady": getattr(score, "unsteady", None),
+                "brief": getattr(score, "brief", None),
                 "elapsed_s": session.elapsed_s,
                 "cost_usd": session.usage.cost_usd if session.usage else None,
                 "started_at": session.started_at.isoformat(),

@@ -13,7 +13,7 @@ from arena.site import plots
 from arena.site.axes import Plot
 from arena.site.changes import Change, change
 from arena.site.problem_page import sizes
-from arena.site.results import Demonstration, Place, Results, columns, demonstration, device_of, row_name, run_path
+from arena.site.results import Demonstration, Place, Results, columns, demonstration, device_of, row_name, row_tags, run_path
 from arena.site.run_page import ShapeLine, shape_lines, source_of
 
 MOST_ROWS = 6
@@ -36,6 +36,8 @@ class ComparePage(NamedTuple):
     places: tuple[Place, Place]
     demonstration: Demonstration | None
     names: tuple[str, str]
+    tags: tuple[tuple[str, ...], tuple[str, ...]]
+    """What else sets each one's row apart."""
     hrefs: tuple[str, str]
     runs: tuple[Annotation, Annotation]
     devices: tuple[str, str]
@@ -58,6 +60,8 @@ def chosen(results: Results, asked: Iterable[tuple[str, str]] = ()) -> list[tupl
         if missing := {one, other} - results.places.keys():
             raise UsageError(f"--compare: run {min(missing)} is not among the runs of these pages (--hardware leaves out others)")
         first, second = results.places[one], results.places[other]
+        if (other, one) in pairs:
+            continue
         if (first.table.hardware, first.key) != (second.table.hardware, second.key) or one == other:
             what = [f"{run_id} ({place.key}, {place.table.hardware})" for run_id, place in ((one, first), (other, second))]
             raise UsageError(f"--compare takes two runs of one problem on one hardware, not {' and '.join(what)}")
@@ -84,8 +88,9 @@ def page(results: Results, first: Place, second: Place) -> ComparePage:
     return ComparePage(
         path=compare_path(first, second),
         places=(first, second),
-        demonstration=demonstration(results, first.table),
+        demonstration=demonstration(first.table),
         names=names,
+        tags=(row_tags(first.row), row_tags(second.row)),
         hrefs=(run_path(ids[0]), run_path(ids[1])),
         runs=runs,
         devices=(devices[0], devices[1]),
@@ -101,6 +106,15 @@ def compare_path(first: Place, second: Place) -> str:
     return f"c/{first.trial.run_id}/{second.trial.run_id}.html"
 
 
+def best_two(results: Results) -> dict[tuple[str, str], str]:
+    """The page of the best two rows of each problem, by hardware and column; without an entry where there are no two."""
+    found: dict[tuple[str, str], str] = {}
+    for one, other in _best_pairs(results):
+        first, second = results.places[one], results.places[other]
+        found.setdefault((first.table.hardware, first.key), compare_path(first, second))
+    return found
+
+
 def compare_title(first: Place, second: Place) -> str:
     """The two names, for a link."""
     return " beside ".join(_names(first, second))
@@ -111,7 +125,7 @@ def _names(first: Place, second: Place) -> tuple[str, str]:
     names = row_name(first.row), row_name(second.row)
     if names[0] != names[1]:
         return names
-    starts = [f"{place.trial.started_at:%Y-%m-%d %H:%M}" for place in (first, second)]
+    starts = [f"{place.trial.started_at:%Y-%m-%d %H:%M:%S}" for place in (first, second)]
     return f"{names[0]}, {starts[0]}", f"{names[1]}, {starts[1]}"
 
 

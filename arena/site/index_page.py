@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from arena.results.board import NOT_COUNTED, Entry, Row, Table, Trial
-from arena.site.results import Demonstration, Link, Results, columns, demonstration, problem_path, row_name, row_tags, run_path
+from arena.site.results import Demonstration, Results, columns, demonstration, problem_path, row_name, row_tags, run_path
 
 SHADES = 10
 MARKS = {"reward_hack": "†", "rubric_leak": "‡", "bug": "¶", "interesting": "§", "clean": "✓"}
@@ -62,8 +62,8 @@ class Heatmap(NamedTuple):
     demonstration: Demonstration | None
 
 
-def heatmaps(results: Results, comparisons: Mapping[tuple[str, str], Sequence[Link]]) -> list[Heatmap]:
-    """The tables, one for each hardware. `comparisons`: by hardware and column, the best two first."""
+def heatmaps(results: Results, comparisons: Mapping[tuple[str, str], str]) -> list[Heatmap]:
+    """The tables, one for each hardware. `comparisons`: by hardware and column, the page of the best two rows."""
     return [_heatmap(table, results, comparisons) for table in results.board.tables]
 
 
@@ -72,6 +72,7 @@ def marks(trial: Trial) -> str:
     found = MARKS[trial.review.verdict] if trial.review else ""
     found += "?" if trial.review_suggested else ""
     found += "±" if trial.unsteady else ""
+    found += "◔" if trial.brief else ""
     return found + ("◇" if trial.network not in ("none", "gateway") else "")
 
 
@@ -80,7 +81,7 @@ def shade(value: float) -> int:
     return max(1, min(SHADES, ceil(value * SHADES)))
 
 
-def _heatmap(table: Table, results: Results, comparisons: Mapping[tuple[str, str], Sequence[Link]]) -> Heatmap:
+def _heatmap(table: Table, results: Results, comparisons: Mapping[tuple[str, str], str]) -> Heatmap:
     keys = columns(table)
     best: dict[str, tuple[float, str]] = {}
     for reached in table.reached:
@@ -94,8 +95,8 @@ def _heatmap(table: Table, results: Results, comparisons: Mapping[tuple[str, str
         heads=[Head(key.partition(" ")[0], key.partition(" ")[2], problem_path(table, key)) for key in keys],
         lines=lines,
         best=[best.get(key) for key in keys],
-        beside=[next((link.path for link in comparisons.get((table.hardware, key), ())), "") for key in keys],
-        demonstration=demonstration(results, table),
+        beside=[comparisons.get((table.hardware, key), "") for key in keys],
+        demonstration=demonstration(table),
     )
 
 

@@ -104,7 +104,7 @@ def _page(results: Results, table: Table, key: str, comparisons: Sequence[Link])
         path=problem_path(table, key),
         hardware=table.hardware,
         key=key,
-        demonstration=demonstration(results, table),
+        demonstration=demonstration(table),
         profile="cpu" if table.hardware == "cpu" else "gpu",
         problem=problem,
         tolerance=_tolerance(results, trials, problem),

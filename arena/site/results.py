@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 
 from arena import catalog
 from arena.errors import DataError
-from arena.judge.sampling import CPU
 from arena.results import annotations as annotation_files
 from arena.results import baselines as baseline_files
 from arena.results import curves as curve_files
@@ -160,15 +159,8 @@ def device_of(annotation: Annotation) -> Device | None:
     return annotation.score.device if isinstance(annotation.score, Passed) else None
 
 
-def timed_in_brief(annotation: Annotation) -> bool:
-    """Whether fewer processes than the published ones timed the score."""
-    score = annotation.score
-    return isinstance(score, Passed) and any(0 < len(shape.samples_s) < CPU.processes for shape in score.shapes)
-
-
-def demonstration(results: Results, table: Table) -> Demonstration | None:
+def demonstration(table: Table) -> Demonstration | None:
     """None for a table with an agent, or without rows."""
     if not table.rows or any(row.harness != "builtin" for row in table.rows):
         return None
-    run_ids = [trial.run_id for row in table.rows for entry in row.entries.values() for trial in entry.trials]
-    return Demonstration(brief=any(timed_in_brief(results.annotations[run_id]) for run_id in run_ids))
+    return Demonstration(brief=any(trial.brief for row in table.rows for entry in row.entries.values() for trial in entry.trials))

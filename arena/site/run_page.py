@@ -18,7 +18,7 @@ from arena.site.axes import Plot
 from arena.site.changes import Change, change
 from arena.site.changes import lines as lines_of
 from arena.site.problem_page import sizes, work_of
-from arena.site.results import Results, timed_in_brief
+from arena.site.results import Results
 from arena.submission import SUBMISSION_BYTES, NoSubmission, read_regular
 
 MOST_COMPARED_LINES = 20_000
@@ -81,7 +81,7 @@ def page(results: Results, annotation: Annotation) -> RunPage:
     return RunPage(
         annotation=annotation,
         passed=passed,
-        brief=timed_in_brief(annotation),
+        brief=isinstance(annotation.score, Passed) and annotation.score.brief,
         shapes=lines,
         roofline=plots.roofline(timed, passed.device, passed.shapes[0].rate) if passed else None,
         curve=curve,

@@ -104,7 +104,7 @@ def test_the_smaller_time_marks_a_shape_unsteady_too() -> None:
     ("among_us", "alone_us", "flagged"), [(100.0, 112.0, False), (60.0, 82.0, False), (60.0, 100.0, True), (700.0, 850.0, True)]
 )
 def test_calls_much_faster_among_others_are_flagged(among_us: float, alone_us: float, flagged: bool) -> None:
-    assert scoring._overlapped(timed(*[process(among_us / 1e6, alone_us / 1e6)] * 3)) is flagged
+    assert timed(*[process(among_us / 1e6, alone_us / 1e6)] * 3).overlapped() is flagged
 
 
 def test_the_least_overhead_of_all_processes_counts() -> None:

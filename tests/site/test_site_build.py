@@ -105,6 +105,22 @@ def test_only_built_in_rows_are_marked_as_a_demonstration(tmp_path: Path):
     assert "These numbers measure no model" in Page(tmp_path / "site" / "index.html").words
 
 
+def brief(run: Annotation) -> Annotation:
+    """As a demonstration times it."""
+    return run.model_copy(update={"score": run.score.model_copy(update={"brief": True})})
+
+
+def test_a_score_that_was_timed_in_brief_says_so(tmp_path: Path):
+    quick, full = brief(passed(1)), passed(2, 0.2, harness="claude", model="opus")
+    render(home(tmp_path / "home", [quick, full]), tmp_path / "site")
+    assert Page(tmp_path / "site" / "index.html").words.count("◔") == 2  # in its cell and in the legend
+    for name, times in ((f"r/{quick.run_id}", 1), (f"r/{full.run_id}", 0), (f"c/{quick.run_id}/{full.run_id}", 1)):
+        assert " ".join(Page(tmp_path / "site" / f"{name}.html").words.split()).count("timed in brief") == times
+    rows = (tmp_path / "site" / "data" / "trials.csv").read_text().splitlines()
+    column = rows[0].split(",").index("brief")
+    assert sorted(row.split(",")[column] for row in rows[1:]) == ["False", "True"]
+
+
 @pytest.mark.parametrize(("shown", "first", "second"), [("all", True, True), ("public", True, False), ("none", False, False)])
 def test_transcripts_are_shown_as_asked(tmp_path: Path, shown, first, second):
     made, reviewed, other = small(tmp_path / "home")
@@ -241,6 +257,30 @@ def test_any_two_runs_can_stand_side_by_side(tmp_path: Path):
     assert href in Page(tmp_path / "site" / "r" / f"{failed}.html").links
     assert href in Page(tmp_path / "site" / "r" / f"{first.run_id}.html").links
     assert href not in Page(tmp_path / "site" / "r" / f"{second.run_id}.html").links
+
+
+def test_a_pair_that_is_asked_for_is_not_called_the_best_two(tmp_path: Path):
+    """One run passed, so there are no best two; and the marks that lower a run stand on its card."""
+    failed, only = trial("incorrect", 1), passed(2, 0.9, harness="claude", model="opus", network="open")
+    written = render(home(tmp_path / "home", [failed, only]), tmp_path / "site", compared=[(failed.run_id, only.run_id)])
+    [pair] = [name for name in written if name.startswith("c/")]
+    assert pair not in Page(tmp_path / "site" / "index.html").links
+    assert "unsealed" in Page(tmp_path / "site" / pair).words
+
+
+def test_a_pair_has_one_page_whichever_is_named_first(tmp_path: Path):
+    first, second = passed(1, 0.1), passed(2, 0.2, harness="claude", model="opus")
+    written = render(home(tmp_path / "home", [first, second]), tmp_path / "site", compared=[(first.run_id, second.run_id)])
+    assert [name for name in written if name.startswith("c/")] == [f"c/{second.run_id}/{first.run_id}.html"]
+
+
+def test_a_curve_changes_no_table(tmp_path: Path):
+    run = passed(1)
+    for name, curves in (("without", ()), ("with", (curve(run),))):
+        render(home(tmp_path / name / "home", [run], (), curves), tmp_path / name / "site")
+    tables = [(tmp_path / name / "site" / "data" / "trials.csv").read_bytes() for name in ("without", "with")]
+    tables += [(tmp_path / name / "site" / "index.html").read_bytes() for name in ("without", "with")]
+    assert (tables[0], tables[2]) == (tables[1], tables[3])
 
 
 def test_two_problems_do_not_stand_side_by_side(tmp_path: Path):
