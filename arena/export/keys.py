@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 
 from arena.errors import ArenaError
@@ -21,8 +20,7 @@ def known() -> tuple[str, ...]:
 def refuse(text: str, where: str, keys: Collection[str]) -> None:
     """KeyFoundError, which never shows the key, when the text holds one: as it is, or as a string within JSON, twice over too."""
     for key in keys:
-        once = json.dumps(key)[1:-1]
-        if any(form in text for form in (key, once, json.dumps(once)[1:-1])):
+        if any(form in text for form in site_keys.forms(key)):
             raise KeyFoundError(
                 f"{where} would hold one of your own keys: nothing was written; replace the key at its provider, and remove it "
                 "from the run's files"

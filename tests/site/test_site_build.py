@@ -4,6 +4,7 @@ import base64
 import csv
 import hashlib
 import html
+import json
 import re
 from pathlib import Path
 
@@ -340,6 +341,10 @@ def test_no_page_holds_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pl
 def test_a_key_in_a_data_file_is_found():
     key = "sk-<or>-0123456789"
     assert keys.place_of_key(f'{{"x": "{key}"}}', [key]) == ""
+    quoted = 'sk-"or"-0123\\456'
+    for held in (json.dumps(quoted), json.dumps(json.dumps(quoted))):
+        assert keys.place_of_key(held, [quoted]) == ""
+    assert keys.place_of_key(json.dumps(quoted[1:]), [quoted]) is None
     assert keys.place_of_key("<" * 200_000, [key]) is None
     assert keys.place_of_key("<!doctype html>" + "<" * 200_000, [key]) is None
     assert keys.place_of_key(f'<!doctype html><p id="s6"><a title="{html.escape(key)}">', [key]) == "s6"
