@@ -1,9 +1,10 @@
 """A sweep whose sessions share the GPUs by turns, on this CPU: all is real but the device."""
 
-import json
+import contextlib
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -52,18 +53,27 @@ def test_sessions_take_turns_and_the_record_says_so(arena: Arena) -> None:
 
 @needs_sandbox
 def test_a_killed_session_gives_its_turn_to_the_next(arena: Arena) -> None:
-    hold = 'import subprocess; subprocess.run(["gpu", "sh", "-c", "touch held; sleep 600"])'
+    hold = 'import subprocess; subprocess.run(["gpu", "sleep", "654"])'
     model = arena.harness("holds", "python", "-c", hold)
     place = {"parallel": 2, "access": "leased", "lease": "300s"}
     file = written(arena, trials=2, cell={"models": [model], "budget": "5m"}, place=place)
     with killed(arena.start("sweep", file)) as process:
-        until(lambda: len(arena.runs) == 2, "two sessions")
-        live = arena.home / "sweeps" / "made" / "live.json"
-        until(lambda: live.exists() and sum(t["doing"] == "agent" for t in json.loads(live.read_text())["trials"]) == 2, "both")
-        status = arena.json("sweep", "made", "--status")
-        assert status["at_work"] and [trial["doing"] for trial in status["trials"]] == ["agent", "agent"]
+        until(lambda: len(arena.runs) == 2 and holders(process.pid), "two sessions, of which one has its turn")
+        [first] = holders(process.pid)
+        first.kill()
+        until(lambda: holders(process.pid) - {first}, "the other session's turn")
         process.send_signal(signal.SIGKILL)
     assert not arena.json("sweep", "made", "--status")["at_work"]
+
+
+def holders(sweep: int) -> set[psutil.Process]:
+    """The processes of a sweep that play a session whose command runs on the GPU just now."""
+    found = set()
+    for child in psutil.Process(sweep).children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if any(each.cmdline() == ["sleep", "654"] for each in child.children(recursive=True)):
+                found.add(child)
+    return found
 
 
 def made(**given) -> Sweep:
