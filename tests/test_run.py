@@ -98,9 +98,9 @@ def test_an_empty_account_stops_the_other_trials(arena: Arena, tmp_path: Path) -
         env = asking(arena, stub)
         done = arena(*RUN, "--model", "dry/m", "--trials", "3", "--budget", "1m", "--json", env=env)
     assert done.code == 1, done.err
-    [annotation] = json.loads(done.out)
-    session = annotation["session"]
-    assert session["agent_status"] == "provider_error", session
+    sessions = [annotation["session"] for annotation in json.loads(done.out)]
+    assert [session["agent_status"] for session in sessions] == ["provider_error"], (sessions, done.err)
+    [session] = sessions
     assert "add credit at the provider" in session["account_fault"] and session["account_fault"] in session["message"]
     said = " ".join(done.err.split())
     assert f"this run does not count (provider_error): {session['account_fault']} the other 2 would end the same way" in said

@@ -1,5 +1,6 @@
 """What decides whether a run counts: no agent of a healthy provider can have its own run discarded."""
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -21,6 +22,7 @@ from arena.files.jsonl import JsonLines
 from arena.gateway.config import ModelAccess
 from arena.gateway.model import account, server
 from arena.gateway.model.apis import Endpoint
+from arena.gateway.model.exchange import Exchange
 from arena.gateway.model.ledger import Began, Ended, How, Ledger
 from arena.gateway.model.outcome import ENDINGS
 from arena.gateway.model.policy import ModelRequest
@@ -224,6 +226,26 @@ def test_account_fault_discards_the_run(tmp_path: Path, way: str):
         if way in FAULTS:
             assert agent.gateway.account_fault == FAULTS[way].remedy
         assert agent.ended()["how"] == "account"
+
+
+def test_an_answer_still_to_be_recorded_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An agent can read its last answer and end before the gateway has recorded that answer's end."""
+    api, answer = ACCOUNT["Google's 402"]
+
+    async def recorded_late(self: Exchange, *args: Any) -> Any:
+        try:
+            return await whole(self, *args)
+        finally:
+            await asyncio.sleep(0.5)
+
+    whole = Exchange.run
+    monkeypatch.setattr(Exchange, "run", recorded_late)
+    with run(tmp_path, api, Answer([STREAMS[api]]), answer) as agent:
+        agent.ask()
+        agent.ask()
+        agent.gateway.settle()
+        assert not counts(agent.gateway, code=1)
+        assert agent.gateway.account_fault
 
 
 @pytest.mark.parametrize("way", ACCOUNT)

@@ -52,6 +52,8 @@ FAST_CHECKS, CHECK_PAUSE_S = 20, 5.0
 """The first of them follow each other at once, the others after a pause."""
 LIMIT_PAUSE_S, CHECK_AGAIN_S = 5.0, 0.5
 """Between requests of arena's own once the sandbox is empty. More of them after a limit would keep it used up."""
+RECORDED_S, RECORDED_POLL_S = 5.0, 0.005
+"""How long the requests of an agent that has ended may take until they are recorded, and how often that is looked up."""
 QUIET_S = 60.0
 """Providers limit requests by the minute. Earlier after a request of the agent, such a limit confirms no failure."""
 NO_RETRY = {"x-should-retry": "false"}
@@ -143,12 +145,16 @@ class Gateway(RunState):
 
     def settle(self) -> None:
         """Settle what still decides the run's status. Call it from another thread, when the sandbox is empty."""
-        if not self.unsettled or self._loop is None or self._upstream is None or self._loop.is_closed():
+        if self._loop is None or self._upstream is None or self._loop.is_closed():
             return
         with contextlib.suppress(TimeoutError, CancelledError):
             asyncio.run_coroutine_threadsafe(self._settle(self._upstream), self._loop).result(QUIET_S + 3 * LIMIT_S)
 
     async def _settle(self, upstream: Upstream) -> None:
+        # The agent may have read its last answer and ended before the end of that answer is recorded.
+        until_s = time.monotonic() + RECORDED_S
+        while self._asking and time.monotonic() < until_s:
+            await asyncio.sleep(RECORDED_POLL_S)
         while pause_s := await self._check(upstream):
             await asyncio.sleep(max(0.1, min(pause_s, self._asked_s + QUIET_S - time.monotonic())))
 
