@@ -26,6 +26,7 @@ from inspect_ai.viewer import ViewerConfig
 
 from arena import catalog, paths
 from arena.files.text import render
+from arena.judge.sampling import GPU
 from arena.plan import problem_on
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
@@ -34,7 +35,9 @@ from arena.system import process, tempdirs
 from arena.system.provenance import processor
 
 FENCE = re.compile(r"^```[ \t]*(?:python|py)?[ \t]*\r?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SCORE_S, TOOL_S = 7200.0, 1200.0
+SCORE_S, TOOL_S = (GPU.processes + 2) * GPU.total_limit_s, 1200.0
+BEGUN = "arena: begun"
+"""What a tool's sandbox prints before any code of the model's runs."""
 SHOWN_CHARACTERS = 6000
 """Of a tool's output, its beginning and its end."""
 MESSAGES = 100
@@ -97,13 +100,15 @@ def tool_of(program: str, problem: Problem, hardware: Hardware, gpu: int) -> Too
     options = ("solution.py",) if program == "check" else ("--solution", "solution.py")
 
     async def run(file: str) -> str:
-        words = ("--", "sh", "-c", f"exec python {program}.py {' '.join(options)} 2>&1")
+        words = ("--", "sh", "-c", f"echo {BEGUN}; exec python {program}.py {' '.join(options)} 2>&1")
         done = await anyio.to_thread.run_sync(lambda: _arena(file, "sandbox", problem, hardware, gpu, words, limit_s=TOOL_S))
-        said = done.stdout.decode(errors="replace")
+        _, begun, said = done.stdout.decode(errors="replace").partition(f"{BEGUN}\n")
         if done.timed_out:
             said += f"\n{program}.py was not done after {TOOL_S:.0f} s"
-        elif not said.strip():
+        elif not begun:  # before any of the model's code
             raise RuntimeError(f"arena sandbox: {done.stderr.decode(errors='replace')[-500:]}")
+        elif not said.strip():
+            said = f"{program}.py ended without a word"
         return _ends(said)
 
     does = "Check a solution.py against the reference" if program == "check" else "Time a solution.py on the sizes that matter"
@@ -160,8 +165,5 @@ def _ends(text: str) -> str:
     return f"{text[:third]}\n[... {len(text) - 3 * third} characters ...]\n{text[-2 * third :]}"
 
 
-TASKS = {
-    path.parent.name: task(name=path.parent.name)(task_of(path.parent.name))
-    for path in sorted(paths.problems().glob("*/problem.yaml"))
-}
+TASKS = {name: task(name=name)(task_of(name)) for name in catalog.problems()}
 """Every problem's task; making them registers them with Inspect."""

@@ -91,6 +91,8 @@ def import_(
     unfit = sum(not task.problem for task in tasks)
     ended = f"{len(tasks) - unfit} problems in {safe(out)}, {unfit} tasks unfit (import.yaml has the sizes and gates)"
     data(tasks) if as_json else tell(ended)
+    if not as_json and unfit < len(tasks):
+        tell("Read each reference.py before you check or score: it runs in the judge's process.")
     if unfit:
         context.exit(1)
 

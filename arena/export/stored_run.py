@@ -23,6 +23,7 @@ TRAJECTORY_BYTES = 80 << 20
 """Above the largest trajectory that arena keeps."""
 PROMPT_BYTES = MANIFEST_BYTES = 1 << 20
 LONGEST_S = 1e7
+MOST_LEVELS = 100
 """Above any session: a time beyond it is no time."""
 TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
 
@@ -128,13 +129,15 @@ def _typed(data: Mapping[str, Any]) -> Step:
     return known | texts | flags | status
 
 
-def _clean(value: Any) -> Any:
-    """The same data without lone surrogates, which no UTF-8 file can hold. RecursionError."""
+def _clean(value: Any, levels: int = MOST_LEVELS) -> Any:
+    """The same data without lone surrogates, which no UTF-8 file can hold. ValueError where it is nested too deep."""
+    if not levels:
+        raise ValueError(f"nested deeper than {MOST_LEVELS} levels")
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_clean(name): _clean(each) for name, each in value.items()}
-    return [_clean(each) for each in value] if isinstance(value, list) else value
+        return {_clean(name): _clean(each, levels - 1) for name, each in value.items()}
+    return [_clean(each, levels - 1) for each in value] if isinstance(value, list) else value
 
 
 def _float(text: str) -> float | str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from arena.errors import ArenaError
@@ -25,6 +25,11 @@ BARRED = (
 )
 """Names that reach beyond tensors, and those that change what is global. A notice for honest files: a hostile one can hide a
 name, so tasks run in a sandbox, and a person reads a problem before judging with it."""
+REACHING = {
+    *("os", "_os", "sys", "_sys", "subprocess", "builtins", "importlib", "ctypes", "socket", "shutil", "inspect", "pickle"),
+    "f2py",
+}
+"""Modules of the host that torch, numpy and typing hold under these names."""
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 MOST_BYTES = 200_000
 
@@ -43,12 +48,17 @@ class Task:
     arguments: tuple[str, ...]
     """The names of forward's arguments."""
 
-    def function(self, sizes: Collection[str]) -> str:
-        """`def task(shape)`: the whole module, in which these names come from the shape. It returns the three `NEEDED` names."""
+    def function(self, sizes: Collection[str], names: Sequence[str] = NEEDED) -> str:
+        """`def task(shape)`: the module, in which these sizes come from the shape. It returns `names`, some of `NEEDED`; without
+        `Model` it holds no class."""
         lines = ["def task(shape):", '    """The task as its authors wrote it, at the sizes of `shape`."""']
         for statement in self.body:
+            if isinstance(statement, ast.ClassDef) and "Model" not in names:
+                continue
+            if getattr(statement, "name", "") in set(NEEDED) - set(names):
+                continue
             lines.append(textwrap.indent("\n".join(_written(statement, self.numbers, sizes)), "    "))
-        return "\n".join([*lines, f"    return {', '.join(NEEDED)}"])
+        return "\n".join([*lines, f"    return {', '.join(names)}"])
 
     def model(self) -> str:
         """The text of the classes and of get_init_inputs, for the prompt."""
@@ -91,6 +101,9 @@ def _checked_import(statement: ast.Import | ast.ImportFrom) -> str:
     for name in names:
         if name.partition(".")[0] not in MODULES or (isinstance(statement, ast.ImportFrom) and statement.level):
             raise Unfit(f"imports {name or 'a relative module'}: only {', '.join(MODULES)} are known")
+    for each in statement.names:
+        if each.name == "*" or REACHING & set(each.name.split(".")):
+            raise Unfit(f"imports {each.name}, which a task has no need of")
     return ast.unparse(statement)
 
 
@@ -99,6 +112,8 @@ def _check_node(node: ast.AST) -> None:
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     if name.startswith("__") and name not in ("__init__", "__name__"):
         raise Unfit(f"line {getattr(node, 'lineno', 0)} uses {name}")
+    if name in REACHING:
+        raise Unfit(f"line {getattr(node, 'lineno', 0)} uses {name}, which a task has no need of")
     if isinstance(node, ast.Import | ast.ImportFrom) and node.col_offset:
         raise Unfit(f"line {node.lineno} imports inside a function")
     if isinstance(node, ast.Global | ast.Nonlocal):

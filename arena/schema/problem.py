@@ -142,6 +142,8 @@ class Problem(Record):
 
     @model_validator(mode="after")
     def _counted_work_fits_the_shapes(self) -> Problem:
+        if extra := self.work.counted.keys() - self.shapes.keys():
+            raise ValueError(f"work.counted.{min(extra)}: shapes has no such profile")
         for profile in self.shapes if self.work.counted else ():
             numbers, shapes = len(self.work.counted.get(profile, ())), len(self.timed(profile))
             if numbers != shapes:

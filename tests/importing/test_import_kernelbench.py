@@ -6,6 +6,7 @@ from arena.authoring import contract
 from arena.catalog import problem
 from arena.importing import boxed, kernelbench
 from arena.importing.task import Unfit, parse
+from arena.judge.forbidden import forbidden
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\nclass Model(nn.Module):\n"
 TAIL = "\n\nrows = 64\ndef get_inputs():\n    return [torch.rand(rows, 96)]\n\ndef get_init_inputs():\n    return []\n"
@@ -21,12 +22,12 @@ def body(forward, tail=TAIL):
     return HEAD + f"    def forward(self, x):\n        return {forward}\n" + tail
 
 
-def convert(tmp_path, sandbox, text):
+def convert(tmp_path, sandbox, text, *, rules=False):
     path = tmp_path / "level9" / "7_Own.py"
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     out = tmp_path / "out"
-    return kernelbench.convert(path, out, sandbox, arithmetic="fp32", rules=False, given={}, note=lambda _: None)
+    return kernelbench.convert(path, out, sandbox, arithmetic="fp32", rules=rules, given={}, note=lambda _: None)
 
 
 def test_a_task_becomes_a_problem_that_keeps_the_contract(tmp_path, sandbox):
@@ -39,6 +40,38 @@ def test_a_task_becomes_a_problem_that_keeps_the_contract(tmp_path, sandbox):
     assert record.classes == ("scaled", "signed", "weights")
     broken = [each for each in (*contract.check(found, folder), *contract.check_degenerate(found, "cpu", folder)) if not each.ok]
     assert broken == []  # among them: two threads that draw at once
+
+
+def test_torchs_own_count_bounds_no_kernel(tmp_path, sandbox):
+    """Multiplying by a diagonal matrix needs a thousandth of what torch multiplies: such a kernel is better, not a cheat."""
+    assert convert(tmp_path, sandbox, body("torch.diag(x[0]) @ x.T")).unfit == ""
+    found = problem("kb_l9_007", tmp_path / "out")
+    assert [found.flops(shape) for profile in found.shapes for shape in found.timed(profile)] == [0, 0]
+
+
+def test_the_wrapper_of_a_model_new_adds_no_use_of_its_own(tmp_path, sandbox):
+    """With rules, only what the submission itself uses counts."""
+    assert convert(tmp_path, sandbox, LINEAR, rules=True).unfit == ""
+    found, folder = problem("kb_l9_007", tmp_path / "out"), tmp_path / "out" / "kb_l9_007"
+    mine = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def __init__(self, n, m):\n        super().__init__()\n"
+    assert forbidden(mine + (folder / "model_new.py.part").read_text(), found.forbidden) == []
+    assert forbidden(mine + "        self.first = torch.nn.Linear(n, m)\n", found.forbidden) != []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from torch import os",
+        "from typing import sys",
+        "from torch import *",
+        "import numpy.f2py",
+        "path = torch.os.sep",
+        "import collections\nkept = collections._sys",
+    ],
+)
+def test_modules_of_the_host_are_noticed(line):
+    with pytest.raises(Unfit):
+        parse(f"{line}\n{body('x + 1')}".encode())
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,11 @@ def test_wrong_work_is_named(tmp_path, work, error):
         read(tmp_path, work=work)
 
 
+def test_numbers_without_a_shape_are_named(tmp_path):
+    with pytest.raises(DataError, match="work.counted.gpu: shapes has no such profile"):
+        read(tmp_path, shapes={"cpu": [{"N": 1024}, {"N": 2048}]})
+
+
 def with_rules(tmp_path, text="schema_version: 1\nsets: {few: [torch.mm, torch.bmm]}\n"):
     (tmp_path / "kit").mkdir(exist_ok=True)
     (tmp_path / "kit" / "rules.yaml").write_text(text)
