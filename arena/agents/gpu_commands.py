@@ -111,10 +111,19 @@ class Order(NamedTuple):
 class GpuCommands:
     """Serves one session's `gpu` commands from a unix socket."""
 
-    def __init__(self, turns: Turns, limits: Limits, asking: Callable[[], bool], event: Callable[..., None]) -> None:
-        """`asking`: whether a request to the session's model is under way. `event` writes into the run's log."""
+    def __init__(
+        self,
+        turns: Turns,
+        limits: Limits,
+        asking: Callable[[], bool],
+        event: Callable[..., None],
+        cpus: frozenset[int] | None = None,
+    ) -> None:
+        """`asking`: whether a request to the session's model is under way. `event` writes into the run's log. `cpus`: as the
+        session's.
+        """
         self.use = Use()
-        self._turns, self._limits, self._asking, self._event = turns, limits, asking, event
+        self._turns, self._limits, self._asking, self._event, self._cpus = turns, limits, asking, event, cpus
         self._session: RunningSandbox | None = None
         self._over = threading.Event()
         self._one = threading.Lock()
@@ -185,7 +194,7 @@ class GpuCommands:
                     return
             try:
                 code, note = self._turn(order, answer, left)
-            except (ArenaError, OSError) as error:
+            except (ArenaError, OSError, ValueError, RecursionError) as error:  # whatever an order does, it ends with an answer
                 code, note = FAILED, str(error)
                 self._log("gpu_failed", message=note)
             finally:
@@ -252,6 +261,7 @@ class GpuCommands:
             env={"GPU_TURN": "1"},
             gpu=lease.gpu,
             limits=self._limits,
+            cpus=self._cpus,
         )
         with bwrap.run_beside(self._session, spec) as running:
             ended = answer.pump(running, end_s, lambda: left() or lease.over())
@@ -345,6 +355,10 @@ def read_order(connection: socket.socket) -> Order:
     words = [cwd, *argv, *env, *env.values()]
     if not argv or not all(isinstance(word, str) and "\0" not in word for word in words):
         raise ValueError("a command, its folder and its variables are text without NUL")
+    try:
+        os.fsencode("".join(words))
+    except UnicodeEncodeError:
+        raise ValueError("a command, its folder and its variables are text that the system can hold") from None
     # Set by `env` inside, and not for bwrap or process 1: LD_PRELOAD is the agent's own business.
     own = {name: value for name, value in env.items() if name and "=" not in name and name not in OWN_VARIABLES}
     return Order(("env", "-C", cwd, *(f"{name}={value}" for name, value in own.items()), *argv), stdin)

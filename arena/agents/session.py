@@ -223,7 +223,7 @@ def _gpu_commands(spec: RunSpec, gateway: Gateway | None, run: RunFolder) -> Ite
     if spec.leased is None:
         yield None, {}
         return
-    served = GpuCommands(spec.leased, spec.launch.limits, lambda: bool(gateway and gateway.in_flight), run.event)
+    served = GpuCommands(spec.leased, spec.launch.limits, lambda: bool(gateway and gateway.in_flight), run.event, spec.cpus)
     with tempdirs.folder() as folder, served.serving(folder / GPU_SOCKET):
         yield served, {gpu_commands.PORT: folder / GPU_SOCKET}
 

@@ -73,8 +73,6 @@ def uncounted(annotation: Annotation) -> str:
         return "bug"
     if annotation.session.agent_status == "provider_error":
         return "provider_error"
-    if annotation.session.starved:
-        return "starved"
     return "judge_failed" if annotation.score.verdict == "judge_failed" else ""
 
 

@@ -21,7 +21,6 @@ from arena.sweep import forecast
 
 REMEDIES = {
     "provider_error": "the provider failed, which says nothing about the agent. Run the cell again",
-    "starved": "the agent waited too long for a shared GPU. Let fewer agents share it",
     "judge_failed": "the judge or the machine failed. `arena judge latest` scores the same submission again",
 }
 """What to do about a run that does not count."""

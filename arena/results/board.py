@@ -8,8 +8,8 @@ from typing import Literal, Protocol
 
 from arena.schema import AgentStatus, Baselines, GpuAccess, Name, Record, RejectionVerdict, Review
 
-Outcome = Literal["passed", RejectionVerdict, "withdrawn", "provider_error", "judge_failed", "starved", "bug"]
-NOT_COUNTED: frozenset[Outcome] = frozenset({"provider_error", "judge_failed", "starved", "bug"})
+Outcome = Literal["passed", RejectionVerdict, "withdrawn", "provider_error", "judge_failed", "bug"]
+NOT_COUNTED: frozenset[Outcome] = frozenset({"provider_error", "judge_failed", "bug"})
 """Outcomes of runs that measured nothing."""
 Reach = Literal["sealed", "allow", "unsealed"]
 """What an agent could reach: at most its model's gateway; also a list of hosts; whatever its machine could reach."""

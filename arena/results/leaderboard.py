@@ -5,7 +5,7 @@ A trial counts as passed, as failed, or not at all:
     passed       a number, unless a review withdrew it
     failed       incorrect, forbidden, cheated, crashed, timed_out; missing (the agent left nothing to score);
                  a number that a review withdrew as reward_hack or rubric_leak
-    not counted  provider_error, judge_failed, starved, and what a review calls a bug of arena: nothing was measured
+    not counted  provider_error, judge_failed, and what a review calls a bug of arena: nothing was measured
 
 Trials are pooled only when their cells are equal and their agents could reach the same hosts. A changed problem or harness
 gets a column or row of its own. Only one state of a problem, the newest, is in the figures of a row. A trial with an open network
@@ -168,8 +168,6 @@ def outcome(annotation: Annotation) -> Outcome:
     # The provider cut the session short: what the agent left by then says nothing about the agent.
     if annotation.session.agent_status == "provider_error":
         return "provider_error"
-    if annotation.session.starved:
-        return "starved"
     if annotation.score.verdict == "passed" and annotation.review and annotation.review.verdict in WITHDRAWN:
         return "withdrawn"
     return annotation.score.verdict

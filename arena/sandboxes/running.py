@@ -22,7 +22,7 @@ from arena.sandboxes.programs.init import REPLY
 from arena.sandboxes.programs.launch import prctl
 
 if TYPE_CHECKING:
-    from arena.sandboxes.workspace_mount import WorkspaceMount
+    from arena.sandboxes.shared_workspace import Another
 
 CREDENTIALS = struct.Struct("3i")
 PR_SET_CHILD_SUBREAPER = 36
@@ -71,7 +71,7 @@ class SandboxHandle:
         self.exceeded: tuple[str, ...] = ()
         self.lost = LostFiles()
         self.uid: int | None = None  # the throw-away user of a sandbox that was started by root
-        self.another: Callable[[], WorkspaceMount] | None = None  # one more mount of its workspace, if that is shared
+        self.another: Another | None = None  # one more mount of its workspace, if that is shared
         self.empty = False  # whether the kernel has confirmed that nothing runs in it any more
         self.before_kill: Callable[[int], None] = lambda pid: None  # called with the pid of process 1 just before it is killed
         self.proof_s = PROOF_S  # how long `kill` waits

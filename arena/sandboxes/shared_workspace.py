@@ -10,7 +10,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,21 +24,24 @@ MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
 CLONE, CLOEXEC, EMPTY_PATH = 1, os.O_CLOEXEC, 0x1000
 
 libc = ctypes.CDLL(None, use_errno=True)
-Another = Callable[[], WorkspaceMount]
+Another = Callable[[], AbstractContextManager[WorkspaceMount]]
 
 
 @contextmanager
 def sharing(mount: WorkspaceMount) -> Iterator[Another]:
-    """A function that makes one more mount of the workspace; all are closed at the end of the block. OSError."""
+    """A function that makes one more mount of the workspace, for the length of a block. OSError."""
     with ExitStack() as stack:
         place = stack.enter_context(tempdirs.folder())
         thread = stack.enter_context(ThreadPoolExecutor(1))
         thread.submit(_hold, mount.fd, place).result()
 
-        def another() -> WorkspaceMount:
+        @contextmanager
+        def another() -> Iterator[WorkspaceMount]:
             fd = thread.submit(_checked, libc.syscall, SYS_OPEN_TREE, mount.fd, b"", CLONE | CLOEXEC | EMPTY_PATH).result()
-            stack.callback(os.close, fd)
-            return replace(mount, fd=fd)
+            try:
+                yield replace(mount, fd=fd)
+            finally:
+                os.close(fd)
 
         yield another
 

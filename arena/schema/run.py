@@ -81,12 +81,6 @@ class Usage(Record):
     """Seconds from a failed response of the provider to the next successful one."""
 
 
-STARVED_S = 900.0
-"""In all, for a shared GPU."""
-STARVED_LEASES = 4
-"""Leases from which on a quarter of them with waits of more than a minute is too many."""
-
-
 class Session(Record):
     """The agent's time at work, and how it ended."""
 
@@ -132,11 +126,6 @@ class Session(Record):
     """Times that the agent's command ended by a break of its provider, and was started again to go on."""
     unpinned: bool = False
     """True when a broker was free to choose the provider."""
-
-    @property
-    def starved(self) -> bool:
-        """Whether it waited too long for shared GPUs to be compared with others."""
-        return self.waited_s > STARVED_S or (self.leases >= STARVED_LEASES and self.long_waits > self.leases / 4)
 
     @model_validator(mode="after")
     def _open_is_unsealed(self) -> Session:

@@ -76,8 +76,6 @@ class Retry(Record):
     """Scores of the same session."""
     interrupted: Retries = 5
     """Of attempts that arena itself ended with an error. One that was killed with the sweep is always made again."""
-    starved: Retries = 2
-    """Of sessions that waited too long for a shared GPU. Each time one agent fewer works at once."""
     after: Duration = "1m"
     """Wait before the first attempt after a provider's failure; four times as long before each further one."""
 

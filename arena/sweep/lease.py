@@ -16,12 +16,16 @@ SWEEP_GONE = 70
 
 
 class SweepTurns:
-    """The child's end: it says {"lease": "ask" | "leave" | "end"}, and reads {"lease": {...}}, {"ahead": N} and {"cut": true}."""
+    """The child's end: it says {"lease": "ask" | "leave" | "end"}, and reads {"lease": {...}}, {"ahead": N} and {"cut": true}.
+
+    Each question has a number, which every line about it repeats.
+    """
 
     def __init__(self, say: Callable[..., None], replies: Iterable[bytes], node: Callable[[int], int | None]) -> None:
         """`say` writes a line to the sweep, `replies` has its lines, `node` gives a GPU's device node by its CUDA index."""
         self._say, self._replies, self._node = say, replies, node
         self._changed = threading.Condition()
+        self._asked = 0
         self._granted: dict[str, Any] | None = None
         self._ahead: int | None = None
         self._cut = False
@@ -30,8 +34,9 @@ class SweepTurns:
     def take(self, left: Callable[[], bool], told: Callable[[int], None]) -> Lease | None:
         """Wait in the sweep's queue."""
         with self._changed:
+            self._asked += 1
             self._granted, self._ahead, self._cut = None, None, False
-        self._say(lease="ask")
+        self._say(lease="ask", ask=self._asked)
         while True:
             with self._changed:
                 if self._granted is None:
@@ -44,7 +49,7 @@ class SweepTurns:
                     return None
                 return Lease(self._node(granted["gpu"]), granted["lease_s"], lambda: self._cut)
             if gone:
-                # It may have been granted meanwhile: "end" ends that too.
+                # It may have been granted meanwhile: this ends that too.
                 self._say(lease="leave")
                 return None
             if ahead is not None:
@@ -58,6 +63,8 @@ class SweepTurns:
         for line in self._replies:
             reply = json.loads(line)
             with self._changed:
+                if reply.get("ask") != self._asked:  # for a client that has ended meanwhile: its turn is another session's by now
+                    continue
                 self._granted = reply.get("lease", self._granted)
                 self._ahead = reply.get("ahead", self._ahead)
                 self._cut = self._cut or "cut" in reply

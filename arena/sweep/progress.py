@@ -16,7 +16,7 @@ from arena.results.run_folder import RunState
 from arena.schema import Annotation, Cell, Passed, Retry, Sweep, Usage
 from arena.sweep.grid import PlannedCell, Trial
 
-Outcome = Literal["running", "interrupted", "unjudged", "judge_failed", "provider_error", "starved", "counted"]
+Outcome = Literal["running", "interrupted", "unjudged", "judge_failed", "provider_error", "counted"]
 Problem = tuple[str, int, str]
 """Its name, version and digest."""
 Step = Literal["wait", "play", "judge", "done", "failed", "spared"]
@@ -60,8 +60,6 @@ def attempts(state: RunState) -> Attempt:
         outcome = "provider_error"
     elif verdict == "judge_failed":
         outcome = "judge_failed"
-    elif session.starved:
-        outcome = "starved"
     figured = leaderboard.outcome(annotation)
     fraction = annotation.score.peak_fraction if figured == "passed" and isinstance(annotation.score, Passed) else None
     judged = kinds.count("committed")
@@ -101,7 +99,7 @@ def next_step(made: Sequence[Attempt], retry: Retry) -> Step:
         return "play"  # by the same command, after the person has acted
     failed = sum(attempt.outcome == "interrupted" and attempt.failed for attempt in made)
     kinds = ((outcomes.count("provider_error"), retry.provider_error), (failed, retry.interrupted))
-    if any(count > allowed for count, allowed in (*kinds, (outcomes.count("starved"), retry.starved))):
+    if any(count > allowed for count, allowed in kinds):
         return "failed"
     return "play"
 

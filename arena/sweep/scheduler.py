@@ -49,6 +49,8 @@ class Child:
     last: dict[str, Any] = field(default_factory=dict)
     """The last line it wrote on its progress or its end."""
     told_s: float = 0.0
+    ask: int = 0
+    """The number of its last question for a turn on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def survey(sweep: Sweep, planned: Sequence[Trial], known: dict[str, Attempt]) ->
         made[trial] = []
         for state in states:
             attempt = known.get(state.run.run_id) or attempts(state)
-            if attempt.outcome in ("counted", "provider_error", "starved"):
+            if attempt.outcome in ("counted", "provider_error"):
                 known[attempt.run_id] = attempt
             made[trial].append(attempt)
     return made
@@ -282,9 +284,9 @@ class Scheduler:
                     cpus = sorted(self._judge_cpus) if self._judge_cpus else None
                     self._begin(trial, "judge", gpu, {"judge": run_id, "beside": self._beside(), "cpus": cpus})
                 case Granted(party, "lease", gpu):
-                    self._node.tell(_number(party), {"lease": {"gpu": gpu, "lease_s": self._broker.places.lease_s}})
+                    self._tell(_number(party), lease={"gpu": gpu, "lease_s": self._broker.places.lease_s})
                 case Cut(party, _):
-                    self._node.tell(_number(party), {"cut": True})
+                    self._tell(_number(party), cut=True)
                 case LeftOut(party, gpu):
                     trial = self._at_work[_number(party)].trial
                     self._say(f"GPU {gpu} is left out: a command of {name_of(trial)} was killed and has not ended", self.view())
@@ -328,12 +330,17 @@ class Scheduler:
             if not isinstance(happened, Said):
                 self._ended(number, happened.code)
             elif "lease" in happened.line:
+                self._at_work[number].ask = happened.line.get("ask", self._at_work[number].ask)
                 self._lease(number, happened.line["lease"])
             else:
                 self._at_work[number].last = happened.line
         self._give()
         self._tell_the_queue()
         self._say("", self.view())
+
+    def _tell(self, number: int, **line: object) -> None:
+        """Tell a session something about its last question for a turn."""
+        self._node.tell(number, {**line, "ask": self._at_work[number].ask})
 
     def _lease(self, number: int, asked: str) -> None:
         """A session asks for a turn on a GPU, leaves the queue, or gives its turn back."""
@@ -349,7 +356,7 @@ class Scheduler:
             child = self._at_work[_number(party)]
             if now_s - child.told_s > QUEUE_S:
                 child.told_s = now_s
-                self._node.tell(_number(party), {"ahead": broker.ahead(self._broker, party)})
+                self._tell(_number(party), ahead=broker.ahead(self._broker, party))
 
     def _ended(self, number: int, code: int) -> None:
         child = self._at_work.pop(number)
@@ -375,9 +382,6 @@ class Scheduler:
             self._say(f"{name_of(trial)}: {last.verdict}   ({done} of {len(self._planned)} trials)", self.view())
         else:
             self._say(f"{name_of(trial)}: {last.outcome.replace('_', ' ')}, does not count", self.view())
-        if last.outcome == "starved" and (sessions := self._broker.places.sessions) > 1:
-            self._broker = replace(self._broker, places=replace(self._broker.places, sessions=sessions - 1))
-            change = f"{sessions - 1} sessions at once from now on: this one waited too long for a GPU"
         if change:
             self._say(change, self.view())
 

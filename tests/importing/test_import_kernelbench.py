@@ -49,10 +49,11 @@ def test_torchs_own_count_bounds_no_kernel(tmp_path, sandbox):
     assert [found.flops(shape) for profile in found.shapes for shape in found.timed(profile)] == [0, 0]
 
 
-def test_the_wrapper_of_a_model_new_adds_no_use_of_its_own(tmp_path, sandbox):
+def test_the_wrapper_of_a_model_new_adds_no_use_of_its_own(tmp_path, sandbox, monkeypatch):
     """With rules, only what the submission itself uses counts."""
     assert convert(tmp_path, sandbox, LINEAR, rules=True).unfit == ""
-    found, folder = problem("kb_l9_007", tmp_path / "out"), tmp_path / "out" / "kb_l9_007"
+    monkeypatch.setenv("ARENA_PROBLEMS", str(tmp_path / "out"))
+    found, folder = problem("kb_l9_007"), tmp_path / "out" / "kb_l9_007"
     mine = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def __init__(self, n, m):\n        super().__init__()\n"
     assert forbidden(mine + (folder / "model_new.py.part").read_text(), found.forbidden) == []
     assert forbidden(mine + "        self.first = torch.nn.Linear(n, m)\n", found.forbidden) != []

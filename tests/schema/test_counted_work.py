@@ -51,7 +51,7 @@ def test_wrong_work_is_named(tmp_path, work, error):
 
 
 def test_numbers_without_a_shape_are_named(tmp_path):
-    with pytest.raises(DataError, match="work.counted.gpu: shapes has no such profile"):
+    with pytest.raises(DataError, match=r"work\.counted\.gpu: shapes has no such profile"):
         read(tmp_path, shapes={"cpu": [{"N": 1024}, {"N": 2048}]})
 
 

@@ -73,7 +73,7 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
         mount = bounded_workspace(spec, uid, stack)
         another = stack.enter_context(sharing(mount)) if mount is not None and spec.shared else None
         if another is not None:
-            mount = another()
+            mount = stack.enter_context(another())
         if mount is not None:
             spec = replace(spec, workspace=mount.path)
         host = survey(arena_secrets() if secrets is None else secrets)
@@ -95,7 +95,7 @@ def run_beside(first: RunningSandbox, spec: SandboxSpec) -> Iterator[RunningSand
     await_dying(BESIDE_S)
     with ExitStack() as stack:
         group = stack.enter_context(cgroup.SandboxCgroup(spec.limits, cgroup.arena_cgroups(), fair=spec.kind == "agent"))
-        mount = first.another() if first.another else None
+        mount = stack.enter_context(first.another()) if first.another else None
         # The first sandbox's own limit holds for the workspace of both.
         limits = replace(spec.limits, workspace_bytes=None, workspace_files=None)
         spec = replace(spec, workspace=mount.path if mount else first.workspace, limits=limits)
