@@ -66,13 +66,13 @@ def import_(
     import arena
     from arena.importing import kernelbench
 
-    box, given, tasks = backend(sandbox_name), _sizes(sizes), list[Imported]()
-    if missing := box.missing():
+    sandbox, given, tasks = backend(sandbox_name), _sizes(sizes), list[Imported]()
+    if missing := sandbox.missing():
         raise UsageError(missing)
     found = kernelbench.sources(sources)
     for path in found:
         rule = rules == "no-torch"
-        one = kernelbench.convert(path, out, box, arithmetic=arithmetic, rules=rule, given=given, note=note)
+        one = kernelbench.convert(path, out, sandbox, arithmetic=arithmetic, rules=rule, given=given, note=note)
         tasks.append(one)
         gap = f"gap {max(one.gap.values()):.0f}" if one.gap else ""
         if one.problem:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from arena import paths
 from arena.errors import UsageError
 from arena.files.text import plain, render
-from arena.importing import boxed, folder
+from arena.importing import folder, sandboxed
 from arena.importing.folder import Facts
 from arena.importing.records import Arithmetic, Imported, Measured, Probed, Trace
 from arena.importing.task import Task, Unfit, parse
@@ -130,7 +130,7 @@ def _probed(
     empty = Probed(sizes={}, gpu=unknown, cpu=unknown, original=unknown, parameters=(), forward=1, scalars=())
     facts = Facts(task, name, title, f"{path.parent.name}/{path.name}", licence(path), arithmetic, empty, rules)
     text = _every_size(facts)
-    probed = Probed.model_validate(boxed.report(sandbox, "probe", {"core.py": text.encode()}, order, PROBE_S))
+    probed = Probed.model_validate(sandboxed.report(sandbox, "probe", {"core.py": text.encode()}, order, PROBE_S))
     if any(size not in task.numbers for size in probed.sizes):
         raise Unfit("its report names sizes that its module does not have")
     return Facts(task, name, title, facts.origin, facts.licence, arithmetic, probed, rules)
@@ -162,7 +162,7 @@ def _measured(facts: Facts, sandbox: Sandbox) -> Measured:
         "least_error": LEAST_ERROR,
     }
     data = {name: text.encode() for name, text in texts.items()}
-    return Measured.model_validate(boxed.report(sandbox, "measure", data, order, MEASURE_S))
+    return Measured.model_validate(sandboxed.report(sandbox, "measure", data, order, MEASURE_S))
 
 
 def _number(path: Path) -> int:

@@ -4,7 +4,7 @@ import pytest
 
 from arena.authoring import contract
 from arena.catalog import problem
-from arena.importing import boxed, kernelbench
+from arena.importing import kernelbench, sandboxed
 from arena.importing.task import Unfit, parse
 from arena.judge.forbidden import forbidden
 
@@ -118,5 +118,5 @@ def test_code_past_the_notice_reaches_nothing_of_the_host(tmp_path, sandbox):
     tried += f"try: open({str(marker)!r}, 'w').write(seen)\nexcept OSError: pass\nraise RuntimeError('saw ' + seen)\n"
     order = {"sizes": {}, "given": {}, "most_bytes": 1, "small_bytes": 1, "small_flops": 1}
     with pytest.raises(Unfit, match="saw FileNotFoundError"):
-        boxed.report(sandbox, "probe", {"core.py": tried.encode()}, order, 60)
+        sandboxed.report(sandbox, "probe", {"core.py": tried.encode()}, order, 60)
     assert not marker.exists()
