@@ -307,11 +307,10 @@ def test_libraries_outside_the_tolerance_have_no_fast_p(tmp_path: Path):
 def test_an_import_is_compared_with_what_is_outside_its_tolerance():
     """KernelBench compares with tf32; the line says that it is outside."""
     shapes = baseline().lines[0].shapes
-    given = (("eager", "passed", False), ("eager_tf32_gpu", "incorrect", False), ("naive", "incorrect", True))
-    lines = [
-        BaselineLine(name=name, title=name, verdict=verdict, fraction=0.1, message="it is off", shapes=shapes, reference=own)
-        for name, verdict, own in given
-    ]
+    eager = BaselineLine(name="eager", title="torch", verdict="passed", fraction=0.1, message="it is off", shapes=shapes)
+    tf32 = eager.model_copy(update={"name": "eager_tf32_gpu", "verdict": "incorrect"})
+    naive = tf32.model_copy(update={"name": "naive", "reference": True})
+    lines = [eager, tf32, naive]
     reached = Reached(column="a v1", baselines=baseline().model_copy(update={"lines": tuple(lines)}))
     assert [line.name for line in compared_lines(reached, imported=True)] == ["eager", "eager_tf32_gpu"]
     assert [line.name for line in compared_lines(reached, imported=False)] == ["eager"]
