@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +13,7 @@ from arena.cli.console import data, note, safe, tell
 from arena.errors import UsageError
 from arena.files import documents
 from arena.importing.records import Arithmetic, Import, Imported
+from arena.results.baselines import versions
 from arena.sandboxes.backends import backend
 
 FORMS = ("kernelbench",)
@@ -45,6 +47,13 @@ FORMS = ("kernelbench",)
     show_default=True,
     help="With no-torch, forbid what torch and kernel libraries compute ready-made.",
 )
+@click.option(
+    "--at-once",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Convert this many tasks at a time, each on a core of its own.",
+)
 @options.sandbox
 @options.as_json
 @click.pass_context
@@ -56,38 +65,46 @@ def import_(
     sizes: Path | None,
     arithmetic: Arithmetic,
     rules: str,
+    at_once: int,
     sandbox_name: str,
     as_json: bool,
 ) -> None:
     """Convert tasks of FORM kernelbench (files, folders, or FOLDER/NUMBER) into problems. Their code runs in a sandbox alone.
 
-    Exit code 1 when a task is unfit. The closing table says why, and import.yaml in the folder keeps it.
+    import.yaml in the folder is written after each task; after an interrupt the same command goes on. Exit code 1 when a task
+    is unfit: the table and import.yaml say why.
     """
     import arena
-    from arena.importing import kernelbench
+    from arena.importing import kernelbench, several
 
-    sandbox, given, tasks = backend(sandbox_name), _sizes(sizes), list[Imported]()
+    sandbox = backend(sandbox_name)
     if missing := sandbox.missing():
         raise UsageError(missing)
-    found = kernelbench.sources(sources)
-    for path in found:
-        rule = rules == "no-torch"
-        one = kernelbench.convert(path, out, sandbox, arithmetic=arithmetic, rules=rule, given=given, note=note)
-        tasks.append(one)
-        gap = f"gap {max(one.gap.values()):.0f}" if one.gap else ""
-        if one.problem:
-            tell(f"  [green]fit  [/] {safe(one.problem):16} {safe(one.source)}  {gap}")
-        else:
-            tell(f"  [red]unfit[/] {safe(one.source)}: {safe(one.unfit)}")
-    out.mkdir(parents=True, exist_ok=True)
-    record = Import(
+    choices = kernelbench.Choices(arithmetic, rules == "no-torch", _sizes(sizes))
+    paths = kernelbench.sources(sources)
+    head = Import(
         benchmark="kernelbench",
-        commit=kernelbench.commit(found[0]),
-        licence=kernelbench.licence(found[0]),
+        commit=kernelbench.commit(paths[0]),
+        licence=kernelbench.licence(paths[0]),
         arena_version=arena.__version__,
-        tasks=_kept(out / "import.yaml", tasks),
+        torch_version=versions(("torch",)).get("torch", ""),
+        tasks=(),
     )
-    documents.write_yaml(out / "import.yaml", record)
+    record = several.Record(out, head)
+    names = {path: kernelbench.problem_name(path, arithmetic) for path in paths}
+    _no_two_alike(names)
+    found = record.done({path: kernelbench.head(path, choices) for path in paths}, names)
+    for one in found.values():
+        _tell(one, "there already, ")
+    left = [path for path in paths if path not in found]
+
+    def convert(path: Path, folder: Path) -> Imported:
+        return kernelbench.convert(path, folder, sandbox, choices, note)
+
+    for path, one in several.convert_all(left, convert, record, at_once):
+        found[path] = one
+        _tell(one)
+    tasks = [found[path] for path in paths]
     unfit = sum(not task.problem for task in tasks)
     ended = f"{len(tasks) - unfit} problems in {safe(out)}, {unfit} tasks unfit (import.yaml has the sizes and gates)"
     data(tasks) if as_json else tell(ended)
@@ -97,11 +114,20 @@ def import_(
         context.exit(1)
 
 
-def _kept(path: Path, tasks: list[Imported]) -> tuple[Imported, ...]:
-    """These tasks, and those of earlier imports into the same folder."""
-    before = documents.read_yaml(path, Import).tasks if path.is_file() else ()
-    new = {(task.source, task.arithmetic) for task in tasks}
-    return (*(task for task in before if (task.source, task.arithmetic) not in new), *tasks)
+def _tell(one: Imported, already: str = "") -> None:
+    gap = f"gap {max(one.gap.values()):.0f}" if one.gap else ""
+    if one.problem:
+        tell(f"  [green]fit  [/] {safe(one.problem):16} {safe(one.source)}  {already}{gap}")
+    else:
+        tell(f"  [red]unfit[/] {safe(one.source)}: {already}{safe(one.unfit)}")
+
+
+def _no_two_alike(names: Mapping[Path, str]) -> None:
+    """UsageError when two tasks would be one problem."""
+    first = dict[str, Path]()
+    for path, name in names.items():
+        if (other := first.setdefault(name, path)) is not path:
+            raise UsageError(f"{other} and {path} would both be {name}; import them into two folders")
 
 
 def _sizes(path: Path | None) -> dict[str, dict[str, dict[str, int]]]:

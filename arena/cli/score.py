@@ -44,7 +44,7 @@ def score(
     problem, hardware = problem_on(problem_name, hardware_name, gpu)
     if not os.path.lexists(file):  # before anything is said
         raise UsageError(f"{file}: no such file")
-    source = _with_model_new(file, problem.name) if form else file
+    source = with_model_new(file, problem.name) if form else file
     options.say_settings(context)
     options.say_hardware(hardware_name, hardware, gpu)
     options.say_busy()
@@ -57,7 +57,7 @@ def score(
         context.exit(1)
 
 
-def _with_model_new(file: Path, problem: str) -> bytes:
+def with_model_new(file: Path, problem: str) -> bytes:
     """The submission made of a file with a ModelNew. UsageError where the problem has no such form."""
     from arena.importing.folder import MODEL_NEW
 

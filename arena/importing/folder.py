@@ -73,19 +73,30 @@ class Facts:
         return named
 
 
-def core(facts: Facts, sizes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The variables that all templates share."""
-    places = {name: tuple(place) for name, place in facts.probed.sizes.items()} if sizes is None else dict(sizes)
+def unprobed(
+    task: Task, title: str, origin: str, licence: Sequence[str], places: Mapping[str, tuple[int, int]]
+) -> dict[str, Any]:
+    """The variables of reference.py for a task of which only the text is known, with these numbers as sizes."""
     return {
-        "title": facts.title.replace('"', "'").replace("\\", "/"),
-        "origin": facts.origin.replace('"', "'").replace("\\", "/"),
-        "licence": facts.licence,
-        "imports": facts.task.imports,
-        "task": facts.task.function(places),
+        "title": title.replace('"', "'").replace("\\", "/"),
+        "origin": origin.replace('"', "'").replace("\\", "/"),
+        "licence": licence,
+        "imports": task.imports,
+        "task": task.function(places),
+        "forward": 1,
+        "parameters": "()",
+        "scalars": (),
+        "places": pprint.pformat(dict(places), width=110, compact=True, sort_dicts=False),
+    }
+
+
+def core(facts: Facts) -> dict[str, Any]:
+    """The variables that all templates share."""
+    places = {name: (number, place) for name, (number, place) in facts.probed.sizes.items()}
+    return unprobed(facts.task, facts.title, facts.origin, facts.licence, places) | {
         "forward": facts.probed.forward,
         "parameters": pprint.pformat(tuple(facts.probed.parameters), width=110, compact=True),
         "scalars": tuple(facts.probed.scalars),
-        "places": pprint.pformat(places, width=110, compact=True, sort_dicts=False),
     }
 
 

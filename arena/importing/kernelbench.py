@@ -7,19 +7,21 @@ judge's process, as that of every problem: read it first.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
+import arena
 from arena import paths
 from arena.errors import UsageError
 from arena.files.text import plain, render
 from arena.importing import folder, sandboxed
 from arena.importing.folder import Facts
-from arena.importing.records import Arithmetic, Imported, Measured, Probed, Trace
+from arena.importing.records import LEAST_GAP, Arithmetic, Given, Imported, Measured, Probed
 from arena.importing.task import Task, Unfit, parse
 from arena.sandboxes import Sandbox
 
@@ -28,14 +30,10 @@ MOST_BYTES = 1_000_000_000
 SMALL_BYTES, SMALL_FLOPS = 4_000_000, 100_000_000
 """Of one call on a CPU."""
 PROBE_S, MEASURE_S = 180.0, 300.0
-LEAST_GAP = 16.0
-"""The next coarser arithmetic must be so many times as far off as the allowed one, by one metric at least."""
 LEAST_ERROR = 2.0**-24
 """A gate is never measured from less: what eager computes exactly, another honest kernel may round."""
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE")
 LICENCE_LINES, LICENCE_CHARACTERS = 3, 160
-Given = Mapping[str, Mapping[str, Mapping[str, int]]]
-"""Sizes that a user chose: problem, profile, name."""
 
 
 def files(source: str) -> list[Path]:
@@ -70,51 +68,65 @@ def licence(path: Path) -> tuple[str, ...]:
     return ()
 
 
-def convert(
-    path: Path, out: Path, sandbox: Sandbox, *, arithmetic: Arithmetic, rules: bool, given: Given, note: Callable[[str], None]
-) -> Imported:
-    """Convert one task into a folder below `out`; a record with the reason where it is unfit."""
-    source = path.read_bytes()
-    name = problem_name(path, arithmetic)
-    head: dict[str, Any] = {"source": path.name, "sha256": hashlib.sha256(source).hexdigest(), "arithmetic": arithmetic}
-    if (out / name).exists():
-        raise UsageError(f"{out / name}: is there already; remove it, or choose another --out")
-    try:
-        note(f"{name}: tracing")
-        task = parse(source)
-        facts = _probed(task, path, name, sandbox, arithmetic, rules, given.get(name, {}))
-        note(f"{name}: measuring its gate")
-        measured = _measured(facts, sandbox)
-        folder.write(out / name, facts, measured)
-    except Unfit as unfit:
-        return Imported(**head, unfit=str(unfit))
-    except ValidationError as error:
-        first = error.errors()[0]
-        return Imported(**head, unfit=f"its report is out of bounds: {'.'.join(map(str, first['loc']))}: {first['msg'][:120]}")
-    original, gpu = facts.probed.original, facts.probed.gpu
+@dataclass(frozen=True)
+class Choices:
+    """What a user chooses of an import."""
+
+    arithmetic: Arithmetic = "fp32"
+    rules: bool = False
+    given: Mapping[str, Given] = field(default_factory=dict)
+    """Sizes, by problem."""
+
+
+def head(path: Path, choices: Choices) -> Imported:
+    """The record of a task that is not converted yet: its file and what was chosen for it."""
+    name = problem_name(path, choices.arithmetic)
     return Imported(
-        **head,
-        problem=name,
-        original_bytes=original.bytes,
-        bytes=gpu.bytes,
-        original={size: original.shape[size] for size in facts.probed.sizes},
-        shape={size: gpu.shape[size] for size in facts.probed.sizes},
-        tolerance=measured.tolerance,
-        gap=measured.gap,
-        classes=measured.classes,
+        source=f"{path.resolve().parent.name}/{path.name}",
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        arithmetic=choices.arithmetic,
+        rules=choices.rules,
+        given=choices.given.get(name, {}),
+        arena_version=arena.__version__,
     )
 
 
-def _probed(
-    task: Task,
-    path: Path,
-    name: str,
-    sandbox: Sandbox,
-    arithmetic: Arithmetic,
-    rules: bool,
-    given: Mapping[str, Mapping[str, int]],
-) -> Facts:
+def convert(
+    path: Path, out: Path, sandbox: Sandbox, choices: Choices = Choices(), note: Callable[[str], None] = lambda _: None
+) -> Imported:
+    """Convert one task into the new folder `out`. The record says why where it is unfit; then there is no folder."""
+    known, name = head(path, choices), problem_name(path, choices.arithmetic)
+    try:
+        note(f"{name}: tracing")
+        task = parse(path.read_bytes())
+        facts = _probed(task, path, name, sandbox, choices)
+        note(f"{name}: measuring its gate")
+        measured = _measured(facts, sandbox)
+        folder.write(out, facts, measured)
+    except Unfit as unfit:
+        return known.model_copy(update={"unfit": str(unfit)})
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"its report is out of bounds: {'.'.join(map(str, first['loc']))}: {first['msg'][:160]}"
+        return known.model_copy(update={"unfit": reason})
+    original, gpu = facts.probed.original, facts.probed.gpu
+    found = {
+        "problem": name,
+        "original_bytes": original.bytes,
+        "bytes": gpu.bytes,
+        "original": {size: original.shape[size] for size in facts.probed.sizes},
+        "shape": {size: gpu.shape[size] for size in facts.probed.sizes},
+        "tolerance": measured.tolerance,
+        "gap": {metric: float(f"{value:.4g}") for metric, value in measured.gap.items()},
+        "classes": measured.classes,
+        "dropped": measured.dropped,
+    }
+    return Imported.model_validate(known.model_dump(exclude=set(found)) | found)
+
+
+def _probed(task: Task, path: Path, name: str, sandbox: Sandbox, choices: Choices) -> Facts:
     """The facts of a task whose tensors and sizes are known."""
+    given = choices.given.get(name, {})
     for chosen in given.values():
         if wrong := [size for size in chosen if size not in task.numbers]:
             raise UsageError(f"--sizes: {name}: {wrong[0]!r} is no number of its module (it has {', '.join(task.numbers)})")
@@ -126,20 +138,13 @@ def _probed(
         "small_bytes": SMALL_BYTES,
         "small_flops": SMALL_FLOPS,
     }
-    unknown = Trace(shape={}, inputs=(("float32", ()),), outputs=(("float32", ()),), flops=0, bytes=1)
-    empty = Probed(sizes={}, gpu=unknown, cpu=unknown, original=unknown, parameters=(), forward=1, scalars=())
-    facts = Facts(task, name, title, f"{path.parent.name}/{path.name}", licence(path), arithmetic, empty, rules)
-    text = _every_size(facts)
+    origin, terms = f"{path.parent.name}/{path.name}", licence(path)
+    every = folder.unprobed(task, title, origin, terms, dict.fromkeys(task.numbers, (0, 0)))
+    text = render(folder.TEMPLATES / "reference.py.j2", **every)
     probed = Probed.model_validate(sandboxed.report(sandbox, "probe", {"core.py": text.encode()}, order, PROBE_S))
     if any(size not in task.numbers for size in probed.sizes):
         raise Unfit("its report names sizes that its module does not have")
-    return Facts(task, name, title, facts.origin, facts.licence, arithmetic, probed, rules)
-
-
-def _every_size(facts: Facts) -> str:
-    """reference.py in which every number of the module comes from the shape, for the probe."""
-    variables: dict[str, Any] = folder.core(facts, dict.fromkeys(facts.task.numbers, (0, 0)))
-    return render(folder.TEMPLATES / "reference.py.j2", **variables)
+    return Facts(task, name, title, origin, terms, choices.arithmetic, probed, choices.rules)
 
 
 def _measured(facts: Facts, sandbox: Sandbox) -> Measured:
@@ -155,6 +160,7 @@ def _measured(facts: Facts, sandbox: Sandbox) -> Measured:
         texts["allowed.py"] = folder.solution(facts, "wrong_coarser", "#", "The allowed arithmetic.", coarser="tf32")
     order = {
         "shape": dict(facts.probed.cpu.shape),
+        "gpu_rows": math.prod(facts.probed.gpu.outputs[0][1][:-1]),
         "dtype": facts.probed.cpu.outputs[0][0],
         "coarser": facts.coarser,
         "allowed": "allowed.py" in texts,

@@ -196,6 +196,23 @@ class Reached(Record):
     baselines: Baselines
 
 
+class Fast(Record):
+    """How often what was tested is right and more than p times as fast as one library, over problems of equal weight."""
+
+    row: int | None
+    """The place in the table's rows, from 0. None for what is stored beside the baselines."""
+    library: str
+    """The stored library or solution; empty for a row."""
+    against: str
+    """The library's name."""
+    outside: tuple[str, ...]
+    """Columns where that library is not within the tolerance itself: a comparison with what would not pass."""
+    fast_p: Mapping[str, float]
+    """By p: the share with a speedup above it."""
+    speedups: Mapping[str, tuple[float | None, ...]]
+    """Of each counted trial on the library's device, by `Column.key`; None of a failed one. So any other p has its share, too."""
+
+
 class Table(Record):
     """All results on one kind of hardware."""
 
@@ -210,6 +227,7 @@ class Table(Record):
     naive: Mapping[str, Naive]
     """Keyed by `Column.key`."""
     reached: tuple[Reached, ...] = ()
+    fast: tuple[Fast, ...] = ()
 
 
 class Board(Record):

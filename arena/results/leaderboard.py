@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from arena.files import documents
-from arena.results import gains, render
+from arena.results import fast_p, gains, render
 from arena.results.board import Best, Board, Column, Naive, Outcome, Reached, Row, Table, Trial
 from arena.results.rows import RowKey, rows, seen
 from arena.schema import Annotation, Baselines, Passed
@@ -78,6 +78,10 @@ def _table(hardware: str, annotations: Sequence[Annotation], baselines: Sequence
         seen=seen(ordered, naive),
         naive=naive,
         reached=reached,
+        fast=(
+            *fast_p.rows(ordered, columns, reached, {annotation.run_id: annotation for annotation in annotations}),
+            *fast_p.libraries(reached),
+        ),
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from arena.results.board import NOT_COUNTED, Reached, Row, Table, Trial
+from arena.results import fast_p
+from arena.results.board import Reached, Row, Table, Trial
 from arena.schema import BaselineLine, Curve, Passed, Problem, Profile, TimedShape
 from arena.site import plots
 from arena.site.axes import Plot
@@ -18,7 +18,6 @@ from arena.site.results import (
     Results,
     columns,
     demonstration,
-    device_of,
     problem_path,
     row_name,
     row_tags,
@@ -26,7 +25,7 @@ from arena.site.results import (
 )
 
 SPEEDS = (0.5, 1.0, 2.0)
-"""The p of fast_p: shares of counted trials that pass and are at least this many times as fast as a baseline."""
+"""The p of fast_p that the page shows; leaderboard.json has more, and every trial's speedup."""
 MOST_CURVES = 12
 
 
@@ -72,7 +71,7 @@ class ProblemPage(NamedTuple):
     groups: Sequence[Group]
     baselines: Sequence[BaselineLine]
     compared: Sequence[BaselineLine]
-    """Baselines with times and within the tolerance, against which fast_p is taken."""
+    """Baselines against which fast_p is taken."""
     comparisons: Sequence[Link]
     """Of two runs each."""
 
@@ -93,13 +92,13 @@ def _page(results: Results, table: Table, key: str, comparisons: Sequence[Link])
     passed = [(row, trial) for row, trial in trials if trial.outcome == "passed"]
     name = column.problem if column else reached.baselines.problem if reached else ""
     digest = column.digest if column else reached.baselines.problem_digest if reached else ""
-    compared = [line for line in reached.baselines.lines if line.shapes and line.verdict == "passed"] if reached else []
     library_device = reached.baselines.device.name if reached and reached.baselines.device else ""
     best = max(passed, key=lambda pair: (pair[1].peak_fraction or 0.0, pair[1].run_id), default=None)
     roof, roof_device = _roofline(results, passed, best, reached)
     curves = [(row, trial.run_id) for row, trial in passed if trial.run_id in results.curves][:MOST_CURVES]
     lines: list[tuple[str, Curve]] = [(row_name(row), results.curves[run_id]) for row, run_id in curves]
     problem = results.problems.get((name, digest))
+    compared = compared_lines(reached, imported=bool(problem and problem.imported))
     return ProblemPage(
         path=problem_path(table, key),
         hardware=table.hardware,
@@ -118,6 +117,12 @@ def _page(results: Results, table: Table, key: str, comparisons: Sequence[Link])
         compared=compared,
         comparisons=comparisons,
     )
+
+
+def compared_lines(reached: Reached | None, *, imported: bool) -> list[BaselineLine]:
+    """Baselines with times and within the tolerance. KernelBench compares with tf32 too, whatever its error: so do imports."""
+    lines = reached.baselines.lines if reached else ()
+    return [line for line in lines if line.shapes and (line.verdict == "passed" or (imported and not line.reference))]
 
 
 def _tolerance(results: Results, trials: Sequence[tuple[Row, Trial]], problem: Problem | None) -> list[tuple[str, float]]:
@@ -204,26 +209,10 @@ def _group(results: Results, number: int, row: Row, key: str, compared: Sequence
             tokens += usage.output_tokens + usage.reasoning_tokens
         step = shade(trial.peak_fraction) if trial.outcome == "passed" and trial.peak_fraction else 0
         listed.append(Listed(trial, marks(trial), step, run_path(trial.run_id), session.elapsed_s / 60, tokens))
-    counted = [trial for trial in entry.trials if trial.outcome not in NOT_COUNTED]
     fast = []
-    # A failed trial has no device, and counts beside each library.
-    counted = [trial for trial in counted if (own := device_of(results.annotations[trial.run_id])) is None or own.name == device]
     for line in compared:
-        speeds = [speed(results, trial, line, device) for trial in counted]
-        known = [value for value in speeds if value is not None]
-        shares = " · ".join(f"{sum(value >= p for value in known)}/{len(counted)}" for p in SPEEDS)
-        fast.append(f"{shares} ({median(known):.2f}×)" if known else shares if counted else "no trial on its device")
+        cell = fast_p.of_trials(entry.trials, results.annotations, line, device)
+        known = [value for value in cell if value is not None]
+        shares = " · ".join(f"{sum(value > p for value in known)}/{len(cell)}" for p in SPEEDS)
+        fast.append(f"{shares} ({median(known):.2f}×)" if known else shares if cell else "no trial on its device")
     return Group(number, row_name(row), row_tags(row), listed, fast)
-
-
-def speed(results: Results, trial: Trial, line: BaselineLine, device: str) -> float | None:
-    """How many times as fast as a baseline, the geometric mean over the shapes.
-
-    None unless the trial passed on the same shapes and on a device of the same name.
-    """
-    score = results.annotations[trial.run_id].score
-    if trial.outcome != "passed" or not isinstance(score, Passed) or score.device.name != device:
-        return None
-    times = {sizes(shape.shape): shape.measured_s for shape in line.shapes}
-    ratios = [times[sizes(shape.shape)] / shape.measured_s for shape in score.shapes if sizes(shape.shape) in times]
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios and len(ratios) == len(score.shapes) else None

@@ -27,7 +27,8 @@ def convert(tmp_path, sandbox, text, *, rules=False):
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     out = tmp_path / "out"
-    return kernelbench.convert(path, out, sandbox, arithmetic="fp32", rules=rules, given={}, note=lambda _: None)
+    out.mkdir(exist_ok=True)
+    return kernelbench.convert(path, out / "kb_l9_007", sandbox, kernelbench.Choices(rules=rules))
 
 
 def test_a_task_becomes_a_problem_that_keeps_the_contract(tmp_path, sandbox):
@@ -90,7 +91,7 @@ def test_an_unfit_task_has_its_reason(tmp_path, sandbox, forward, reason):
     record = convert(tmp_path, sandbox, body(forward))
     assert record.problem is None
     assert record.unfit.startswith(reason)
-    assert not (tmp_path / "out").exists()
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,11 @@ from records import trial
 from sites import baseline, curve, home, passed, render, run_files, small, steps
 
 from arena.errors import ArenaError, DataError, UsageError
-from arena.schema import Annotation, Passed
+from arena.results.board import Reached
+from arena.schema import Annotation, BaselineLine, Passed
 from arena.site import keys, plots
 from arena.site import render as rendering
+from arena.site.problem_page import compared_lines
 
 TEMPLATES = sorted((Path(rendering.__file__).parent / "templates").glob("*.j2"))
 
@@ -90,8 +92,8 @@ def test_a_run_shows_what_is_known(site: Path):
 def test_problem_page_compares_with_libraries(site: Path):
     page = Page(site / "p" / "h200" / "paged_attention-v1.html")
     words = " ".join(page.words.split())
-    assert "1/1 · 1/1 · 1/1 (2.00×)" in words  # 2 us against 4 us
-    assert "1/2 · 1/2 · 1/2 (2.00×)" in words  # the other row: one of two trials passed
+    assert "1/1 · 1/1 · 0/1 (2.00×)" in words  # 2 us against 4 us: not more than twice as fast
+    assert "1/2 · 1/2 · 0/2 (2.00×)" in words  # the other row: one of two trials passed
     assert {"roofline", "curve", "libraries", "trials"} <= set(page.ids)
 
 
@@ -300,6 +302,18 @@ def test_libraries_outside_the_tolerance_have_no_fast_p(tmp_path: Path):
     lines = made.model_copy(update={"lines": (rough, *made.lines[1:])})
     render(home(tmp_path / "home", [passed(1)], [lines]), tmp_path / "site")
     assert "fast" not in Page(tmp_path / "site" / "p" / "h200" / "paged_attention-v1.html").ids
+
+
+def test_an_import_is_compared_with_what_is_outside_its_tolerance():
+    """KernelBench compares with tf32; the line says that it is outside."""
+    shapes = baseline().lines[0].shapes
+    eager = BaselineLine(name="eager", title="torch", verdict="passed", fraction=0.1, message="it is off", shapes=shapes)
+    tf32 = eager.model_copy(update={"name": "eager_tf32_gpu", "verdict": "incorrect"})
+    naive = tf32.model_copy(update={"name": "naive", "reference": True})
+    lines = [eager, tf32, naive]
+    reached = Reached(column="a v1", baselines=baseline().model_copy(update={"lines": tuple(lines)}))
+    assert [line.name for line in compared_lines(reached, imported=True)] == ["eager", "eager_tf32_gpu"]
+    assert [line.name for line in compared_lines(reached, imported=False)] == ["eager"]
 
 
 def test_a_counted_failure_is_told_before_uncounted_trials(tmp_path: Path):
