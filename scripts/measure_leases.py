@@ -1,78 +1,205 @@
-"""Two GPUs: leased agents at work on one while an oracle is scored on the other. `python scripts/measure_leases.py [SCORES]`
+"""Two GPUs of one host: agents that share one by turns, while an oracle is scored on the other.
 
-Six sessions run check.py for ten seconds of every minute by turns on GPU 1, as one sweep with `access: leased` does. Meanwhile an
-oracle is scored on GPU 0, then as often alone. Prints both medians, their ratio, and what nvidia-smi saw of the GPUs' use.
-Not run yet: it needs two GPUs on one host.
+    python scripts/measure_leases.py beside [--scores 10] [--problem fp8_gemm] [--hardware h100-sxm] [--json FILE]
+    python scripts/measure_leases.py serial
+    python scripts/measure_leases.py ends
+
+`beside` scores on GPU 0 while twelve scripted sessions think, compile and take turns on GPU 1, and as often alone. Half of
+the scores beside them come before those alone, half after. A score has one process and no counters. `serial` plays four of these
+sessions one after the other, each with GPU 1 to itself. Both print the use of GPU 1 as the driver reports it: the part of time in
+which a kernel ran, read five times a second. `ends` holds a lease for ever, and kills a client.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
-import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import torch
 import yaml
 
-from arena import paths
+from arena import catalog, judge, paths
+from arena.judge.device import nvml
+from arena.judge.sampling import GPU
+from arena.sandboxes.backends import backend
+from arena.schema import Passed
+from arena.submission import collect
 
-PROBLEM, SESSIONS, TURN_S, PERIOD_S = "paged_attention", 6, 10, 60
-AGENT = f"""import subprocess, time
-while True:
-    subprocess.run(["gpu", "timeout", "{TURN_S}", "sh", "-c", "while :; do python check.py; done"])
-    time.sleep({PERIOD_S - TURN_S})
+NAME = "measured-leases"
+AT_ONCE, TURNS, THINK_S, WORK_S, LEASE_S = 12, 2, 14, 2, 10
+JUDGE_CORES = 2
+"""The sweep keeps so many processors for its judge, the last ones; the scores are taken on them."""
+ENOUGH = 400
+"""Trials: more than any measurement plays."""
+READ_EVERY_S = 0.2
+WORK = f"""import time, torch
+a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+end = time.monotonic() + {WORK_S}
+while time.monotonic() < end:
+    a @ a
+    torch.cuda.synchronize()
+"""
+AGENT = f"""import subprocess, sys, time
+open("kernel.c", "w").write("int f(int x) {{ return x; }}")
+for turn in range({TURNS}):
+    end = time.monotonic() + {THINK_S}
+    while time.monotonic() < end:
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", "kernel.so", "kernel.c"], check=False)
+        time.sleep(1)
+    subprocess.run([*sys.argv[1:], "python", "-c", {WORK!r}], check=True)
+"""
+ENDS = f"""import json, os, subprocess, time
+SPIN = {WORK.replace(f"+ {WORK_S}", "+ 600")!r}
+def taken(command):
+    began = time.monotonic()
+    code = subprocess.run(command).returncode
+    return code, round(time.monotonic() - began, 2)
+taken(["gpu", "true"])
+print("a turn of nothing (exit code, s):", taken(["gpu", "true"]), flush=True)
+print("held for ever (exit code, s):", taken(["gpu", "python", "-c", SPIN]), flush=True)
+open("spin.py", "w").write(SPIN.replace("end =", "open('held', 'w').close(); end ="))
+held = subprocess.Popen(["gpu", "python", "spin.py"])
+while not os.path.exists("held"):
+    time.sleep(0.01)
+time.sleep(1)
+held.kill()
+print("the next turn after kill -9 of a client (exit code, s):", taken(["gpu", "true"]), flush=True)
 """
 
 
-def scores(count: int) -> list[float]:
+@contextmanager
+def sweep(agent: str, trials: int, problem: str, place: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
+    """Such sessions at work as one sweep, which is killed at the end."""
+    harness = paths.harnesses() / f"{NAME}.yaml"
+    command = ["python", "-c", agent, *(["gpu"] if place.get("access") == "leased" else [])]
+    harness.write_text(yaml.safe_dump({"schema_version": 1, "title": NAME, "command": command, "models": {NAME: {}}}))
+    cell = {"models": [NAME], "problems": [problem], "budget": "1h"}
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "sweep.yaml"
+        name = f"{NAME}-{time.time_ns()}"
+        file.write_text(yaml.safe_dump({"name": name, "trials": trials, "cells": [cell], "place": place}))
+        process = subprocess.Popen([sys.executable, "-m", "arena", "sweep", str(file)], stdout=subprocess.DEVNULL)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            harness.unlink()
+
+
+@contextmanager
+def use(gpu: int) -> Iterator[list[int]]:
+    """Readings of a GPU's use in percent of time."""
+    readings, ended = list[int](), threading.Event()
+    with nvml.opened(f"GPU-{torch.cuda.get_device_properties(gpu).uuid}") as device:
+        if device is None:
+            sys.exit("pynvml finds no driver here: pip install nvidia-ml-py")
+
+        def read() -> None:
+            while not ended.wait(READ_EVERY_S):
+                readings.append(device.ask("UtilizationRates").gpu)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        try:
+            yield readings
+        finally:
+            ended.set()
+            thread.join()
+
+
+def scores(count: int, options: argparse.Namespace, beside: str) -> list[Passed]:
     """So many scores of the oracle on GPU 0."""
-    folder = paths.problems() / PROBLEM / "solutions"
-    file = next(path for name in ("oracle_gpu.py", "oracle.py") if (path := folder / name).exists())
+    hardware, problem = catalog.hardware(options.hardware), catalog.problem(options.problem)
+    path = catalog.solutions(paths.problems() / problem.name, hardware.profile)["oracle"]
     found = []
     for _ in range(count):
-        command = [sys.executable, "-m", "arena", "score", str(file), "--problem", PROBLEM, "--gpu", "0", "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
-        score = json.loads(done.stdout)
-        if score["verdict"] != "passed":
-            sys.exit(f"not passed: {score['message']}")
-        found.append(float(score["peak_fraction"]))
-        print(f"{found[-1]:.4f}", flush=True)
+        result = judge.score(
+            collect(path.parent, path.name),
+            problem,
+            hardware,
+            digest=catalog.problem_digest(problem.name),
+            sandbox=backend(),
+            sampling=replace(GPU, processes=1, counters=False),
+        )
+        if not isinstance(result, Passed):
+            sys.exit(f"not passed: {result.message}")
+        found.append(result)
+        print(f"{beside}: {result.peak_fraction:.4f} in {result.timings.total_s:.1f} s", flush=True)
+        if options.json:
+            with options.json.open("a") as file:
+                file.write(json.dumps({"beside": beside, "score": result.model_dump(mode="json")}) + "\n")
     return found
 
 
-def use() -> str:
-    """Percent of time in use, by GPU."""
-    query = ["nvidia-smi", "--query-gpu=index,utilization.gpu", "--format=csv,noheader"]
-    return subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout.replace("\n", "; ")
+def beside(options: argparse.Namespace) -> None:
+    """Scores beside the sessions, alone, and beside them again."""
+    place = {"gpus": [0, 1], "judge": [0], "access": "leased", "parallel": AT_ONCE, "lease": f"{LEASE_S}s"}
+    every = sorted(os.sched_getaffinity(0))
+    near, used = list[Passed](), list[int]()
+
+    def again(count: int) -> None:
+        with sweep(AGENT, ENOUGH, options.problem, place):
+            time.sleep(THINK_S)  # until the first of them takes its turn
+            os.sched_setaffinity(0, every[-JUDGE_CORES:])
+            with use(1) as readings:
+                near.extend(scores(count, options, "agents"))
+            os.sched_setaffinity(0, every)
+        used.extend(readings)
+
+    again((options.scores + 1) // 2)
+    alone = scores(options.scores, options, "nothing")
+    again(options.scores // 2)
+    print(f"GPU 1 in use for {statistics.mean(used):.1f} % of the time beside the scores")
+    both = [statistics.median(one.peak_fraction for one in some) for some in (near, alone)]
+    print(f"medians beside and alone {both[0]:.4f} and {both[1]:.4f}, ratio {both[0] / both[1]:.4f} (wanted: 0.995 to 1.005)")
+    for number, shape in enumerate(alone[0].shapes):
+        among = [statistics.median(one.shapes[number].measured_s for one in some) for some in (near, alone)]
+        print(f"  {shape.shape}: calls among others take {among[0] / among[1]:.4f} of the time alone")
+
+
+def serial(options: argparse.Namespace) -> None:
+    """Sessions one after the other, each with the GPU to itself."""
+    place = {"gpus": [0, 1], "judge": [0], "access": "exclusive", "parallel": 1}
+    began_s = time.monotonic()
+    with use(1) as readings, sweep(AGENT, 4, options.problem, place) as process:
+        process.wait()
+    seconds = time.monotonic() - began_s
+    print(f"four sessions one after the other: {seconds:.0f} s, GPU 1 in use for {statistics.mean(readings):.1f} % of the time")
+
+
+def ends(options: argparse.Namespace) -> None:
+    """What the end of a lease takes."""
+    place = {"gpus": [0, 1], "judge": [0], "access": "leased", "parallel": 1, "lease": f"{LEASE_S}s"}
+    before = set(paths.workspaces().rglob("stdout.jsonl"))
+    with sweep(ENDS, 1, options.problem, place) as process:
+        process.wait()
+    for path in set(paths.workspaces().rglob("stdout.jsonl")) - before:
+        print(path.read_text(), end="")
 
 
 def main() -> None:
     """Measure and print."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    harness = paths.harnesses() / "measured-leases.yaml"
-    document = {"schema_version": 1, "title": "measured", "command": ["python", "-c", AGENT], "models": {"measured-leases": {}}}
-    harness.write_text(yaml.safe_dump(document))
-    place = {"gpus": [0, 1], "judge": [0], "access": "leased", "parallel": SESSIONS}
-    cell = {"models": ["measured-leases"], "problems": [PROBLEM], "budget": "4h"}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "leases.yaml"
-        file.write_text(yaml.safe_dump({"name": "measured-leases", "trials": SESSIONS, "cells": [cell], "place": place}))
-        agents = subprocess.Popen([sys.executable, "-m", "arena", "sweep", str(file)])
-        try:
-            print("beside six agents:")
-            beside = scores(count)
-            print(use())
-        finally:
-            agents.kill()
-            agents.wait()
-            harness.unlink()
-    print("alone:")
-    alone = scores(count)
-    ratio = statistics.median(beside) / statistics.median(alone)
-    print(f"medians {statistics.median(beside):.4f} and {statistics.median(alone):.4f}")
-    print(f"ratio {ratio:.4f} (wanted: 0.995 to 1.005)")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("beside", "serial", "ends"))
+    parser.add_argument("--scores", type=int, default=10)
+    parser.add_argument("--problem", default="fp8_gemm")
+    parser.add_argument("--hardware", default="h100-sxm")
+    parser.add_argument("--json", type=Path, help="file that every score is added to")
+    options = parser.parse_args()
+    {"beside": beside, "serial": serial, "ends": ends}[options.part](options)
 
 
 if __name__ == "__main__":

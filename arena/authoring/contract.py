@@ -150,8 +150,11 @@ def thread_faults(code: ProblemCode, shape: Mapping[str, int], device: str) -> I
     """Draw two public sets at once, and compare each with what its seed gives alone."""
     alone = {seed: code.make_inputs(shape, seed, "public", device) for seed in SEEDS}
     start = Barrier(len(SEEDS))
+    gpu = torch.cuda.current_device() if device == "cuda" else None
 
     def draw(seed: int) -> list[Inputs]:
+        if gpu is not None:
+            torch.cuda.set_device(gpu)  # a new thread is on GPU 0
         start.wait()
         return [code.make_inputs(shape, seed, "public", device) for _ in range(ROUNDS)]
 

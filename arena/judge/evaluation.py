@@ -242,7 +242,8 @@ def _build(
     """Load the submission in each worker and call it once on each of its shapes, which may compile. Stop them afterwards."""
     report("building")
     at_once = len(jobs) + 1 if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
-    with context.stopwatch.phase("build"), ThreadPoolExecutor(at_once) as pool:
+    threads = ThreadPoolExecutor(at_once, initializer=context.memory.use_in_thread)
+    with context.stopwatch.phase("build"), threads as pool:
         try:
             counting = pool.submit(counters.build, context.problem.shapes["gpu"]) if counters else None
             for done in [pool.submit(timing.build, context, *job) for job in jobs]:

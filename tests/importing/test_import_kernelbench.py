@@ -121,3 +121,14 @@ def test_code_past_the_notice_reaches_nothing_of_the_host(tmp_path, sandbox):
     with pytest.raises(Unfit, match="saw FileNotFoundError"):
         sandboxed.report(sandbox, "probe", {"core.py": tried.encode()}, order, 60)
     assert not marker.exists()
+
+
+def test_one_metric_refuses_and_the_others_leave_room(tmp_path, sandbox):
+    """At a GPU's sizes eager's worst row and element are several times those of the small size that the tolerance comes from."""
+    record = convert(tmp_path, sandbox, LINEAR)
+    tolerance, gap = record.tolerance, record.gap
+    eager = tolerance["rel_fro"] / gap["rel_fro"] ** 0.5
+    assert tolerance["rel_fro"] / eager > 4, "the coarser arithmetic is as far above"
+    for metric in ("row", "el"):
+        own = tolerance[metric] / gap[metric]  # eager's error here: the tolerance is the coarser arithmetic's
+        assert 0.5 < own / eager < 30

@@ -45,6 +45,7 @@ def recorded(out: Path) -> list[tuple[str, str | None]]:
     return [(task.source, task.problem) for task in documents.read_yaml(out / "import.yaml", Import).tasks]
 
 
+@pytest.mark.slow
 def test_an_interrupted_import_goes_on_by_the_same_command(tmp_path, sandbox, shared):
     level, out = tasks(tmp_path), tmp_path / "kbp"
     words = ("import", "kernelbench", str(level), "--out", str(out), "--at-once", "1")

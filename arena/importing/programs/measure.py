@@ -20,6 +20,8 @@ import torch
 SEEDS = (1, 2, 3, 4, 5, 6)
 SHORT = 16
 """Rows of fewer elements may come near zero as a whole, and the more rows there are, the nearer."""
+LONGER = 8
+"""Sums are longer at a GPU's sizes: there eager's worst short row was 10 to 24 times the estimate of `rare` (H100, level2/18)."""
 MOST_ROW = 0.5
 METRICS = ("rel_fro", "row", "el")
 
@@ -80,7 +82,12 @@ def main():
         raise Unfit(f"no gap: {order['coarser']} is only so many times as far off as the allowed arithmetic: {found}")
     least = math.sqrt(order["least_gap"])
     low |= seldom
-    tolerance = {m: float(f"{max(math.sqrt(low[m] * high[m]), low[m] * 2 * least):.2g}") for m in METRICS}
+    # One metric refuses the coarser arithmetic. The worst row and the worst element grow with their number, so at the sizes of a
+    # GPU eager's are up to ten times those seen here: they may come as near as the coarser arithmetic does here.
+    refusing = "rel_fro" if gap["rel_fro"] >= order["least_gap"] else max(METRICS, key=gap.__getitem__)
+    between = {m: math.sqrt(low[m] * high[m]) if m == refusing else high[m] for m in METRICS}
+    room = {m: 2 * least * (LONGER if m in seldom else 1) for m in METRICS}
+    tolerance = {m: float(f"{max(between[m], low[m] * room[m]):.2g}") for m in METRICS}
     tolerance |= {m: min(tolerance[m], MOST_ROW) for m in seldom}
 
     for seed, inputs in sets.items():

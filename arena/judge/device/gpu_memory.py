@@ -109,6 +109,9 @@ class CudaMemory:
         self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
         self._cache_bytes = int(torch.cuda.mem_get_info(index)[1] * SHARE_CACHED)
 
+    def use_in_thread(self) -> None:
+        torch.cuda.set_device(self._index)
+
     def gate(self) -> Gate | None:
         return CudaGate(self._index, self._free)
 

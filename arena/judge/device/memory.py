@@ -68,6 +68,9 @@ class Memory(Protocol):
     device: str
     """torch's name for it, on the judge's side."""
 
+    def use_in_thread(self) -> None:
+        """Let the calling thread compute on this device: a new thread of CUDA is on GPU 0, whatever its maker uses."""
+
     def gate(self) -> Gate | None:
         """A new gate for one worker: two that shared one could stop each other. None where the judge's own clock is used."""
 
@@ -122,6 +125,9 @@ class HostMemory:
 
     kind: Literal["host", "cuda"] = "host"
     device = "cpu"
+
+    def use_in_thread(self) -> None:
+        """Do nothing: there is one processor."""
 
     def gate(self) -> Gate | None:
         return None

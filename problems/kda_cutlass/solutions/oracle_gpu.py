@@ -52,25 +52,26 @@ def inside(
     queries = tl.load(q + place, mask=live[:, None], other=0.0).to(tl.float32)
     weight = tl.load(beta + token, mask=live, other=0.0).to(tl.float32)
 
-    # 2^(G_i - G_j) as 2^(G_i - M) 2^(M - G_j) with M in the middle of the chunk. Entries above the diagonal may overflow and
-    # are not used. Where decay is too steep for that, in a quarter of the heads, one column of pairs after another.
-    middle = tl.sum(tl.where(row[:, None] == C // 2, G, 0.0), 0)
-    slope = G - middle[None, :]
+    # 2^(G_i - G_j) as 2^(G_i - M) 2^(M - G_j), with M the sum of g in the middle of a block of tokens. If decay is too steep for
+    # that, only pairs on either side of M, where both factors are at most about 1, and then the same in blocks half as large. M
+    # is rounded to bf16, for both factors alike, so that one product picks the middle of every block.
     known = tl.zeros([C, C], tl.float32)
     answered = tl.zeros([C, C], tl.float32)
-    if tl.max(tl.max(tl.abs(slope), 1), 0) < STEEP:
-        grown = tl.trans((keys * tl.exp2(-slope)).to(tl.bfloat16))
+    half = C // 2
+    while half > 0:
+        size = 2 * half
+        middle = tl.where(row[None, :] == (row // size * size + half)[:, None], 1.0, 0.0).to(tl.bfloat16)
+        slope = G - tl.dot(middle, G.to(tl.bfloat16))
+        flat = tl.where(half > 1, tl.max(tl.max(tl.abs(slope), 1), 0), 0.0) < STEEP
+        slope = tl.minimum(tl.maximum(slope, -STEEP), STEEP)
         shrunk = tl.exp2(slope)
-        known = tl.dot((keys * shrunk).to(tl.bfloat16), grown)
-        answered = tl.dot((queries * shrunk).to(tl.bfloat16), grown)
-    else:
-        for j in range(0, C):
-            at = row[:, None] == j
-            one = tl.sum(tl.where(at, keys, 0.0), 0)
-            since = tl.sum(tl.where(at, G, 0.0), 0)
-            one = one[None, :] * tl.exp2(tl.minimum(G - since[None, :], 0.0))
-            known = tl.where(row[None, :] == j, tl.sum(keys * one, 1)[:, None], known)
-            answered = tl.where(row[None, :] == j, tl.sum(queries * one, 1)[:, None], answered)
+        grown = tl.trans((keys * tl.exp2(-slope)).to(tl.bfloat16))
+        apart = (row[:, None] // half != row[None, :] // half) & (row[:, None] > row[None, :])
+        near = row[:, None] // size == row[None, :] // size
+        pair = near & (apart | (tl.zeros([C, C], tl.int32) + flat.to(tl.int32) > 0))
+        known = tl.where(pair, tl.dot((keys * shrunk).to(tl.bfloat16), grown), known)
+        answered = tl.where(pair, tl.dot((queries * shrunk).to(tl.bfloat16), grown), answered)
+        half = tl.where(flat, 0, half // 2)
     # Everything that is done is stored before the inverse, which wants the registers.
     own = (b.to(tl.int64) * H + h) * chunks + chunk
     line = own * C + row

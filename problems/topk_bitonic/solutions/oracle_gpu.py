@@ -140,6 +140,18 @@ __device__ void begin(State& s, Entry* list, const Raw (&raw)[ITEMS], int at, in
     __syncthreads();
 }
 
+// About 0.618 of `count`, and without a common divisor: steps of it, round and round, come to every number below `count`.
+__device__ int stride_of(int count) {
+    for (int step = max(1, (int)(count * 0.618034f));; step++) {
+        int a = count, b = step;
+        while (b) {
+            const int rest = a % b;
+            a = b, b = rest;
+        }
+        if (a == 1) return step;
+    }
+}
+
 // The k largest of one of `parts` parts of a row of n. `size` is a power of two and at least k; the list has room for `room`
 // entries and one tile. A single part is a whole row, and its result is final; of others `size` entries go to `found`.
 template <int ITEMS, typename Raw>
@@ -156,10 +168,15 @@ __global__ void __launch_bounds__(THREADS, 4) largest(
     fetch(next, x, first + t, end);
     __syncthreads();
     if (2 * k <= THREADS && end - first >= THREADS) begin(s, list, next, first + t, end, k);
-    for (int at = first + t; at - t < end; at += ITEMS * THREADS) {
+    // Tiles in steps of the golden section, each once: a row that rises, or whose winners lie together, would else fill the list
+    // with every tile, and one such row in a launch is what all others wait for.
+    const int tiles = (end - first + ITEMS * THREADS - 1) / (ITEMS * THREADS), step = stride_of(tiles);
+    for (int done = 0, tile = 0; done < tiles; done++) {
+        const int at = first + tile * (ITEMS * THREADS) + t;
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) now[i] = next[i];
-        fetch(next, x, at + ITEMS * THREADS, end);
+        tile = tile + step < tiles ? tile + step : tile + step - tiles;
+        if (done + 1 < tiles) fetch(next, x, first + tile * (ITEMS * THREADS) + t, end);
         const Entry limit = s.limit;
         Raw least;
         least_of(limit, least);
