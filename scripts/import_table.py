@@ -23,7 +23,7 @@ def main() -> None:
     print("\n| task | gap | smaller by | or refused, because |\n|---|---|---|---|")
     for task in record.tasks:
         name = task.source.removesuffix(".py")
-        if task.problem:
+        if task.problem and task.original_bytes and task.bytes:
             print(f"| {name} | {max(task.gap.values()):.0f} | {task.original_bytes / task.bytes:.3g} | |")
         else:
             print(f"| {name} | | | {task.unfit} |")
