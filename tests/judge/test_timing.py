@@ -147,10 +147,10 @@ def test_inner_phase_pauses_the_outer_one() -> None:
     with stopwatch.phase("check"):
         time.sleep(0.03)
         with stopwatch.phase("build"):
-            time.sleep(0.08)
+            time.sleep(0.3)
         time.sleep(0.03)
     time.sleep(0.02)
     spent = stopwatch.timings()
-    assert 0.06 <= spent.check_s < 0.08 <= spent.build_s
+    assert 0.06 <= spent.check_s < 0.3 <= spent.build_s
     assert spent.total_s >= spent.check_s + spent.build_s + 0.018  # they are rounded to milliseconds
     assert spent.benchmark_s == spent.evidence_s == 0

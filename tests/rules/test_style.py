@@ -21,6 +21,7 @@ PROSE = [
 MAY_CATCH_ALL = {
     "arena/judge/worker/main.py",  # a submission may raise anything, and its crash has to become a record
     "arena/authoring/check.py",  # carries an error from a thread to the caller
+    "arena/importing/several.py",  # the same
     "arena/importing/programs/probe.py",  # a task may raise anything, and that is why it is unfit
     "arena/importing/programs/measure.py",
 }

@@ -304,7 +304,7 @@ def test_libraries_outside_the_tolerance_have_no_fast_p(tmp_path: Path):
     assert "fast" not in Page(tmp_path / "site" / "p" / "h200" / "paged_attention-v1.html").ids
 
 
-def test_an_import_is_compared_with_what_is_outside_its_tolerance():
+def test_an_import_is_compared_outside_its_tolerance_too():
     """KernelBench compares with tf32; the line says that it is outside."""
     shapes = baseline().lines[0].shapes
     eager = BaselineLine(name="eager", title="torch", verdict="passed", fraction=0.1, message="it is off", shapes=shapes)
