@@ -60,7 +60,7 @@ for turn in range({TURNS}):
         time.sleep(1)
     subprocess.run([*sys.argv[1:], "python", "-c", {WORK!r}], check=True)
 """
-ENDS = f"""import json, os, subprocess, time
+ENDS = f"""import os, subprocess, time
 SPIN = {WORK.replace(f"+ {WORK_S}", "+ 600")!r}
 def taken(command):
     began = time.monotonic()

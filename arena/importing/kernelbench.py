@@ -21,7 +21,7 @@ from arena.errors import UsageError
 from arena.files.text import plain, render
 from arena.importing import folder, sandboxed
 from arena.importing.folder import Facts
-from arena.importing.records import LEAST_GAP, Arithmetic, Given, Imported, Measured, Probed
+from arena.importing.records import LEAST_GAP, MOST_TOLERANCE, Arithmetic, Given, Imported, Measured, Probed
 from arena.importing.task import Task, Unfit, parse
 from arena.sandboxes import Sandbox
 
@@ -165,6 +165,7 @@ def _measured(facts: Facts, sandbox: Sandbox) -> Measured:
         "coarser": facts.coarser,
         "allowed": "allowed.py" in texts,
         "least_gap": LEAST_GAP,
+        "most": MOST_TOLERANCE,
         "least_error": LEAST_ERROR,
     }
     data = {name: text.encode() for name, text in texts.items()}

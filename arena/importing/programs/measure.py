@@ -1,6 +1,6 @@
 """Measure a converted task's gate and try its solutions. Runs in a sandbox; standard library and torch.
 
-Input: {"shape", "gpu_rows", "dtype", "coarser", "least_gap", "least_error"}; beside it lie problem/reference.py,
+Input: {"shape", "gpu_rows", "dtype", "coarser", "least_gap", "least_error", "most"}; beside it lie problem/reference.py,
 problem/hidden.py, kit_check.py and the solutions. Output: {"tolerance", "gap", "low", "classes", "dropped", "weights_vary"} or
 {"unfit"}.
 """
@@ -22,8 +22,6 @@ SHORT = 16
 """Rows of fewer elements may come near zero as a whole, and the more rows there are, the nearer."""
 LONGER = 8
 """Sums are longer at a GPU's sizes: there eager's worst short row was 10 to 24 times the estimate of `rare` (H100, level2/18)."""
-MOST = 0.5
-"""A larger tolerance would take another answer for the right one."""
 METRICS = ("rel_fro", "row", "el")
 
 
@@ -88,7 +86,7 @@ def main():
     refusing = "rel_fro" if gap["rel_fro"] >= order["least_gap"] else max(METRICS, key=gap.__getitem__)
     between = {m: math.sqrt(low[m] * high[m]) if m == refusing else high[m] for m in METRICS}
     room = {m: 2 * least * (LONGER if m in seldom else 1) for m in METRICS}
-    tolerance = {m: min(float(f"{max(between[m], low[m] * room[m]):.2g}"), MOST) for m in METRICS}
+    tolerance = {m: min(float(f"{max(between[m], low[m] * room[m]):.2g}"), order["most"]) for m in METRICS}
 
     for seed, inputs in sets.items():
         for name, fake in degenerate(refs[seed]):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 # Tiling. `inside` has one program per chunk of C = 64 tokens and head, B * H * T / 64 in all, with tiles of C x D and C x C that
 # one warpgroup multiplies. ptxas then spills 1.2 KB of registers a thread, yet two warpgroups, which spill none, made the whole a
-# quarter slower (measured). `across` has one program per head and COLUMNS
+# quarter slower (both measured before decay was taken in blocks). `across` has one program per head and COLUMNS
 # columns of its state (columns never meet), D x COLUMNS in fp32 registers, and takes four small products through each chunk.
 # COLUMNS is halved until the programs fill the device: B * H heads are all the parallelism that there is.
 # A chunk passes from one to the other as four bf16 tiles and its C x C products, 72 KB at D = 128: with them a call moves
