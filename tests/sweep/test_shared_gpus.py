@@ -115,9 +115,9 @@ def test_the_board_shows_gpus_by_role_and_what_is_reserved() -> None:
     for party in (1, 2):
         state = broker.ask_lease(broker.try_session(state, party)[0], party)
     state, _ = broker.give(broker.ask_judge(state, 9), 0.0)
-    doing = scheduler.Child(trial, "play", 1, 0.0, {"phase": "agent"})
+    doing = scheduler.Child(trial, "play", 1, 0.0, last={"phase": "agent"})
     view = scheduler.View(
-        (scheduler.TrialState(trial, (), "play", doing),), Limits(made(stop={"cost_usd": 5.0})), 1.0, state.places, state
+        (scheduler.TrialState(trial, (), "play", doing),), Limits(made(stop={"cost_usd": 5.0})), 1.0, {"": state}, at_work=True
     )
     said = board.summary(view)
     assert "GPUs: judge, in use 0; agents, in use 1,2" in said and "spent 1.00 USD and 2.00 reserved of 5.00" in said
