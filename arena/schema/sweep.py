@@ -44,6 +44,12 @@ class Grid(Record):
     exclude_backoff: bool = False
     allow: tuple[str, ...] = ()
     """Hosts that the agents may reach besides their models. Empty: none."""
+    allow_private: bool = False
+    """Whether such hosts may have private addresses."""
+    network: Literal["none", "allow", "open"] | None = None
+    """None: `allow` with hosts to allow, `none` without. open: this machine's network, and the runs are marked as unsealed."""
+    login: bool = False
+    """Copy the subscription's login into the sandbox, and use no gateway: nothing is metered."""
     sandbox: Literal["bwrap", "docker"] = "bwrap"
     patience: Duration = "5m"
     max_requests: Count = 2000
