@@ -17,6 +17,7 @@ from arena.cli.console import clock, on_a_terminal, people, safe, tell
 from arena.files import documents
 from arena.plan import seconds
 from arena.sweep import broker
+from arena.sweep.eta import Left, Slots, Took, eta_s
 from arena.sweep.scheduler import TrialState, View
 
 KEPT_EVERY_S = 2.0
@@ -91,7 +92,11 @@ def summary(view: View) -> str:
     done, failed, spared = (sum(state.step == step for state in view.trials) for step in ("done", "failed", "spared"))
     parts = [f"{done} of {len(view.trials)} trials done"]
     parts += [f"{spared} spared by stop.when"] * bool(spared) + [f"{failed} failed"] * bool(failed)
-    if left_s := left(view):
+    left_s = left(view)
+    if found := eta(view):
+        waits = ", and the time that routes are paused" * bool(paused(view) or view.limits.closed)
+        parts.append(f"about {duration(found)} left by the trials so far{waits}")
+    elif left_s:
         parts.append(f"agents' budgets left {duration(left_s)}")
     cap_usd = view.limits.sweep.stop.cost_usd
     if view.spent_usd or cap_usd:
@@ -150,6 +155,26 @@ def left(view: View) -> float:
     return sum(seconds(state.trial.planned.session.grid.budget, "budget") for state in open_) / max(1, view.sessions)
 
 
+def eta(view: View) -> float | None:
+    """Seconds until the sweep is done, by its own finished trials; None before there is one, 0 when nothing is left."""
+    took: list[Took] = []
+    needed: list[Left] = []
+    now_s = time.monotonic()
+    for state in view.trials:
+        cell, doing = state.trial.planned.cell, state.doing
+        took += [Took(state.trial.planned.label, cell.problem, each.session_s, each.score_s) for each in state.attempts]
+        if state.step in ("play", "judge", "wait"):
+            judging = state.step == "judge" or (doing is not None and doing.kind == "judge")
+            at_work_s = now_s - doing.begun_s if doing else 0.0
+            needed.append(Left(state.trial.planned.label, cell.problem, cell.budget_s, not judging, True, at_work_s))
+    slots = Slots(
+        view.sessions,
+        sum(len(state.places.judges) or len(state.places.agents) for state in view.machines.values()),
+        waves=not all(state.places.judges for state in view.machines.values()),
+    )
+    return eta_s(needed, took, slots)
+
+
 def record(view: View) -> dict[str, Any]:
     """The same for programs."""
     return {
@@ -159,6 +184,7 @@ def record(view: View) -> dict[str, Any]:
         "reserved_usd": view.reserved_usd,
         "cap_usd": view.limits.sweep.stop.cost_usd,
         "left_s": left(view),
+        "eta_s": eta(view),
         "parallel": view.sessions,
         "machines": {machine: state.places.sessions for machine, state in view.machines.items() if machine},
         "gpus": roles(view),

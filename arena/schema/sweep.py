@@ -111,6 +111,9 @@ class Stop(Record):
 
     cost_usd: Positive | None = None
     """Start no session that could bring the cost above this."""
+    at: Annotated[str, Field(pattern=r"^(\d{4}-\d{2}-\d{2}T)?\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2})?$")] | None = None
+    """Start no session from then on: `2026-12-01T08:00Z`, or `08:00`, which is the next one of this machine's clock after the
+    command began."""
     route_failures: Count = 3
     """Pause a route after so many sessions in a row that ended by its provider's failure."""
     when: When | None = None

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -27,7 +28,7 @@ from arena.schema import Sweep, SweepPlace
 from arena.sweep import broker
 from arena.sweep.broker import Cut, Granted, LeftOut, Places
 from arena.sweep.grid import PlannedCell, Trial
-from arena.sweep.limits import Limits, reserved_usd, spent_usd
+from arena.sweep.limits import Limits, reserved_usd, spent_usd, until_s
 from arena.sweep.node import Machines, Said
 from arena.sweep.progress import Attempt, Problem, Step, attempts, by_trial, next_step, sure
 
@@ -170,6 +171,8 @@ class Scheduler:
         self._naive = naive
         """For `stop.when`: as it was when the command began."""
         self._limits = Limits(sweep)
+        if sweep.stop.at:
+            self._limits.stop_at_s = time.monotonic() + until_s(sweep.stop.at, datetime.now().astimezone())
         self._machines = machines
         self._brokers = {machine: broker.State(places) for machine, places in machines.places().items()}
         self._none_since_s: float | None = None
@@ -451,7 +454,7 @@ class Scheduler:
             return None
         if steps["failed"] or reasons["closed"]:
             return 1
-        return 3 if reasons["cost"] else 0
+        return 3 if reasons["cost"] or reasons["at"] else 0
 
     def _sleep(self) -> None:
         """Nothing is at work: some trial waits for a time, or for another process that holds its run."""

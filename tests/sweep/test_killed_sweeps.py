@@ -48,6 +48,7 @@ def kill_and_go_on(arena: Arena, models: list[str], count: int, kills: int, seed
             if number % 3 == 1:
                 until(lambda: process.poll() is not None or at_work(arena)["judge"], "a judge", 300)
                 time.sleep(chance.uniform(0.0, 1.5))
+                until(lambda: process.poll() is not None or at_work(arena)["judge"], "a judge", 300)  # that one may be over
             else:
                 time.sleep(chance.uniform(1.0, 12.0))
             working = at_work(arena)

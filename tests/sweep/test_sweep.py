@@ -245,6 +245,13 @@ def test_the_manifest_names_the_sweep(arena: Arena) -> None:
     assert (arena.home / "sweeps" / "made" / "children.log").exists()
 
 
+def test_no_session_starts_after_the_time_to_stop(arena: Arena) -> None:
+    file = written(arena, stop={"at": "2020-01-01T00:00Z"})
+    done = arena("sweep", file)
+    assert (done.code, arena.runs) == (3, []) and "the same command goes on" in done.err
+    assert "stop.at" in arena.refused("sweep", written(arena, stop={"at": "soon"}))
+
+
 def test_two_parts_of_a_sweep_are_the_whole(arena: Arena) -> None:
     file = written(arena, trials=3, cell={"models": ["nop"]})
     assert "give the part and their number" in arena.refused("sweep", file, "--shard", "3/2")
