@@ -22,7 +22,7 @@ from arena.plan import plan
 from arena.results import annotations as records
 from arena.run_cell import rehearse, render, run_cell
 from arena.schema import Annotation, GpuAccess, Grid, ModelChoice, Place, Retry, Sweep
-from arena.sweep import forecast, grid, scheduler
+from arena.sweep import forecast, gpu_locks, grid, scheduler
 from arena.sweep.node import OneMachine
 from arena.sweep.scheduler import View
 
@@ -173,7 +173,7 @@ def _play_trials(sweep: Sweep, spec: RunSpec) -> tuple[int, list[Annotation]]:
     places = grid.places_on(sweep, spec.hardware)
     planned = grid.trials(grid.cells(sweep, spec.hardware, grid.shares(places)), sweep.trials)
     folder, shown = paths.sweeps() / sweep.name, dict[str, Annotation]()
-    with scheduler.held(folder), Display() as display:
+    with scheduler.held(folder), gpu_locks.held_for(sweep, spec.hardware), Display() as display:
         documents.write_yaml(folder / "sweep.yaml", sweep)
 
         def say(text: str, view: View) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from arena.results import annotations, baselines, statistics
 from arena.results.board import Naive
 from arena.run_cell import render
 from arena.schema import Annotation, Hardware, Sweep, When
-from arena.sweep import forecast, grid, scheduler
+from arena.sweep import forecast, gpu_locks, grid, scheduler
 from arena.sweep.broker import Places
 from arena.sweep.forecast import Shows
 from arena.sweep.grid import PlannedCell
@@ -96,7 +97,8 @@ def sweep(
         _show(found, view, planned, records, naive, as_json=as_json, plans=dry_run)
         return
     folder, part = paths.sweeps() / found.name, _shard(shard, found)
-    with scheduler.held(folder, part):
+    locks = nullcontext() if engine else gpu_locks.held_for(found, hardware)  # each of Ray's machines has its own
+    with scheduler.held(folder, part), locks:
         if file is None:
             documents.write_yaml(folder / FILE, found)
         elif file != folder / FILE:

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from arena.errors import ArenaError, Faults, UsageError
 from arena.plan import ready
 from arena.results import run_folder
 from arena.schema import Sweep
-from arena.sweep import grid, transfer
+from arena.sweep import gpu_locks, grid, transfer
 from arena.sweep.broker import Places
 from arena.sweep.grid import PlannedCell
 from arena.sweep.node import Ended, Node, Said
@@ -88,6 +89,8 @@ class RemoteMachine:
                 faults.collect(partial(_same, each))
             faults.raise_all()
             folder.mkdir(parents=True, exist_ok=True)
+            self._locks = ExitStack()  # held until this process ends
+            self._locks.enter_context(gpu_locks.held_for(sweep, found))
         except ArenaError as error:
             return Opened(str(error))
         self._node = Node(folder, places)
