@@ -95,7 +95,7 @@ class Node:
 
         OSError when there is no memory, no process or no disk left for it.
         """
-        cpus = self._judge_cpus if "judge" in order else self._agent_cpus
+        cpus = grid.judge_cores(self._places, order["gpu"]) if "judge" in order else self._agent_cpus
         order = {**order, "cpus": sorted(cpus) if cpus else None}
         if "judge" in order:
             order["beside"] = self._beside()
