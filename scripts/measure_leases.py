@@ -172,7 +172,7 @@ def beside(options: argparse.Namespace) -> None:
 
 
 def shared(options: argparse.Namespace) -> None:
-    """The use of a GPU that twelve sessions share, and of one that each has to itself. Starts and ends of sessions are left out."""
+    """The use of a GPU that twelve sessions share, and of one that each has to itself, without their starts and ends."""
     common: dict[str, Any] = {"gpus": [0, 1], "judge": [0]}
     places = {
         f"{AT_ONCE} sessions by turns": {**common, "access": "leased", "parallel": AT_ONCE, "lease": f"{LEASE_S}s"},
