@@ -1,13 +1,13 @@
 """Two GPUs of one host: agents that share one by turns, while an oracle is scored on the other.
 
     python scripts/measure_leases.py beside [--scores 10] [--problem fp8_gemm] [--hardware h100-sxm] [--json FILE]
-    python scripts/measure_leases.py serial
+    python scripts/measure_leases.py shared
     python scripts/measure_leases.py ends
 
 `beside` scores on GPU 0 while twelve scripted sessions think, compile and take turns on GPU 1, and as often alone. Half of
-the scores beside them come before those alone, half after. A score has one process and no counters. `serial` plays four of these
-sessions one after the other, each with GPU 1 to itself. Both print the use of GPU 1 as the driver reports it: the part of time in
-which a kernel ran, read five times a second. `ends` holds a lease for ever, and kills a client.
+the scores beside them come before those alone, half after. A score has one process and no counters. `shared` has these sessions
+at work without any score, and then one of them with GPU 1 to itself. Both print the use of GPU 1 as the driver reports it: the
+part of time in which a kernel ran, read five times a second. `ends` holds a lease for ever, and kills a client.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ from arena.schema import Passed
 from arena.submission import collect
 
 NAME = "measured-leases"
-AT_ONCE, TURNS, THINK_S, WORK_S, LEASE_S = 12, 2, 14, 2, 10
+AT_ONCE, THINK_S, WORK_S, LEASE_S = 12, 14, 2, 10
 JUDGE_CORES = 2
 """The sweep keeps so many processors for its judge, the last ones; the scores are taken on them."""
-ENOUGH = 400
-"""Trials: more than any measurement plays."""
 READ_EVERY_S = 0.2
+SHARED_S = 64
 WORK = f"""import time, torch
 a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
 end = time.monotonic() + {WORK_S}
@@ -51,14 +50,16 @@ while time.monotonic() < end:
     a @ a
     torch.cuda.synchronize()
 """
+ENDLESS = 1000
+"""Turns: a session that does not end while scores are taken, so that the sweep's own judge never asks for GPU 0."""
 AGENT = f"""import subprocess, sys, time
 open("kernel.c", "w").write("int f(int x) {{ return x; }}")
-for turn in range({TURNS}):
+for turn in range(int(sys.argv[1])):
     end = time.monotonic() + {THINK_S}
     while time.monotonic() < end:
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", "kernel.so", "kernel.c"], check=False)
         time.sleep(1)
-    subprocess.run([*sys.argv[1:], "python", "-c", {WORK!r}], check=True)
+    subprocess.run([*sys.argv[2:], "python", "-c", {WORK!r}], check=True)
 """
 ENDS = f"""import os, subprocess, time
 SPIN = {WORK.replace(f"+ {WORK_S}", "+ 600")!r}
@@ -80,10 +81,10 @@ print("the next turn after kill -9 of a client (exit code, s):", taken(["gpu", "
 
 
 @contextmanager
-def sweep(agent: str, trials: int, problem: str, place: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
+def sweep(agent: str, turns: int, trials: int, problem: str, place: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
     """Such sessions at work as one sweep, which is killed at the end."""
     harness = paths.harnesses() / f"{NAME}.yaml"
-    command = ["python", "-c", agent, *(["gpu"] if place.get("access") == "leased" else [])]
+    command = ["python", "-c", agent, str(turns), *(["gpu"] if place.get("access") == "leased" else [])]
     harness.write_text(yaml.safe_dump({"schema_version": 1, "title": NAME, "command": command, "models": {NAME: {}}}))
     cell = {"models": [NAME], "problems": [problem], "budget": "1h"}
     with TemporaryDirectory() as folder:
@@ -151,7 +152,7 @@ def beside(options: argparse.Namespace) -> None:
     near, used = list[Passed](), list[int]()
 
     def again(count: int) -> None:
-        with sweep(AGENT, ENOUGH, options.problem, place):
+        with sweep(AGENT, ENDLESS, AT_ONCE, options.problem, place):
             time.sleep(THINK_S)  # until the first of them takes its turn
             os.sched_setaffinity(0, every[-JUDGE_CORES:])
             with use(1) as readings:
@@ -170,21 +171,26 @@ def beside(options: argparse.Namespace) -> None:
         print(f"  {shape.shape}: calls among others take {among[0] / among[1]:.4f} of the time alone")
 
 
-def serial(options: argparse.Namespace) -> None:
-    """Sessions one after the other, each with the GPU to itself."""
-    place = {"gpus": [0, 1], "judge": [0], "access": "exclusive", "parallel": 1}
-    began_s = time.monotonic()
-    with use(1) as readings, sweep(AGENT, 4, options.problem, place) as process:
-        process.wait()
-    seconds = time.monotonic() - began_s
-    print(f"four sessions one after the other: {seconds:.0f} s, GPU 1 in use for {statistics.mean(readings):.1f} % of the time")
+def shared(options: argparse.Namespace) -> None:
+    """The use of a GPU that twelve sessions share, and of one that each has to itself, without their starts and ends."""
+    common: dict[str, Any] = {"gpus": [0, 1], "judge": [0]}
+    places = {
+        f"{AT_ONCE} sessions by turns": {**common, "access": "leased", "parallel": AT_ONCE, "lease": f"{LEASE_S}s"},
+        "one session after the other": {**common, "access": "exclusive", "parallel": 1},
+    }
+    for name, place in places.items():
+        with sweep(AGENT, ENDLESS, place["parallel"], options.problem, place):
+            time.sleep(2 * THINK_S)  # until all have started and some have had their first turn
+            with use(1) as readings:
+                time.sleep(SHARED_S)
+        print(f"{name}: GPU 1 in use for {statistics.mean(readings):.1f} % of {SHARED_S} s", flush=True)
 
 
 def ends(options: argparse.Namespace) -> None:
     """What the end of a lease takes."""
     place = {"gpus": [0, 1], "judge": [0], "access": "leased", "parallel": 1, "lease": f"{LEASE_S}s"}
     before = set(paths.workspaces().rglob("stdout.jsonl"))
-    with sweep(ENDS, 1, options.problem, place) as process:
+    with sweep(ENDS, 1, 1, options.problem, place) as process:
         process.wait()
     for path in set(paths.workspaces().rglob("stdout.jsonl")) - before:
         print(path.read_text(), end="")
@@ -193,13 +199,13 @@ def ends(options: argparse.Namespace) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("beside", "serial", "ends"))
+    parser.add_argument("part", choices=("beside", "shared", "ends"))
     parser.add_argument("--scores", type=int, default=10)
     parser.add_argument("--problem", default="fp8_gemm")
     parser.add_argument("--hardware", default="h100-sxm")
     parser.add_argument("--json", type=Path, help="file that every score is added to")
     options = parser.parse_args()
-    {"beside": beside, "serial": serial, "ends": ends}[options.part](options)
+    {"beside": beside, "shared": shared, "ends": ends}[options.part](options)
 
 
 if __name__ == "__main__":
