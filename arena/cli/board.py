@@ -94,7 +94,7 @@ def summary(view: View) -> str:
     parts += [f"{spared} spared by stop.when"] * bool(spared) + [f"{failed} failed"] * bool(failed)
     left_s = left(view)
     if found := eta(view):
-        waits = ", and the time that routes are paused" * bool(paused(view) or view.limits.closed)
+        waits = ", and the time that routes are paused" * bool(paused(view))
         parts.append(f"about {duration(found)} left by the trials so far{waits}")
     elif left_s:
         parts.append(f"agents' budgets left {duration(left_s)}")
@@ -156,14 +156,14 @@ def left(view: View) -> float:
 
 
 def eta(view: View) -> float | None:
-    """Seconds until the sweep is done, by its own finished trials; None before there is one, 0 when nothing is left."""
+    """Seconds until what can be done is done, by the sweep's own trials; None before there is one, 0 when nothing is left."""
     took: list[Took] = []
     needed: list[Left] = []
     now_s = time.monotonic()
     for state in view.trials:
         cell, doing = state.trial.planned.cell, state.doing
         took += [Took(state.trial.planned.label, cell.problem, each.session_s, each.score_s) for each in state.attempts]
-        if state.step in ("play", "judge", "wait"):
+        if state.step in ("play", "judge", "wait") and cell.route not in view.limits.closed:
             judging = state.step == "judge" or (doing is not None and doing.kind == "judge")
             at_work_s = now_s - doing.begun_s if doing else 0.0
             needed.append(Left(state.trial.planned.label, cell.problem, cell.budget_s, not judging, True, at_work_s))
