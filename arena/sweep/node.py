@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import selectors
@@ -18,6 +19,8 @@ from arena.sweep import grid
 from arena.sweep.broker import Places
 
 LOG = "children.log"
+FULL = (errno.ENOSPC, errno.EROFS, errno.EDQUOT)
+"""What a disk that is full, or can only be read, answers."""
 
 
 class Said(NamedTuple):
@@ -46,10 +49,10 @@ class Machines(Protocol):
         """Start a process with this order there. OSError when it cannot be started."""
 
     def tell(self, number: int, line: Mapping[str, object]) -> None:
-        """Write a line to a process."""
+        """Write a line to a process, unless it has ended."""
 
     def poll(self, limit_s: float) -> list[Said | Ended]:
-        """What happens within that time, as soon as anything does."""
+        """What happens within that time, as soon as anything does. OSError when the disk has no room for it: it comes again."""
 
     def kill(self) -> None:
         """End every process."""
@@ -113,12 +116,13 @@ class Node:
         self.tell(number, order)
 
     def tell(self, number: int, line: Mapping[str, object]) -> None:
-        """Write a line to a process. One that has ended is noticed by `poll`."""
-        process = self._processes[number].process
-        assert process.stdin is not None
+        """Write a line to a process, unless it has ended: `poll` notices that."""
+        if (one := self._processes.get(number)) is None:
+            return
+        assert one.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(line).encode() + b"\n")
-            process.stdin.flush()
+            one.process.stdin.write(json.dumps(line).encode() + b"\n")
+            one.process.stdin.flush()
 
     def poll(self, limit_s: float) -> list[Said | Ended]:
         """What happens within that time, as soon as anything does."""

@@ -6,6 +6,7 @@ A sweep's head calls `exchange` all the time. A call may be repeated when its an
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -14,17 +15,31 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import arena
-from arena import catalog, judge, paths
+from arena import catalog, paths
 from arena.errors import ArenaError, Faults, UsageError
+from arena.files import documents
 from arena.plan import ready
 from arena.results import run_folder
-from arena.schema import Sweep
+from arena.schema import Annotation, Hardware, Sweep
 from arena.sweep import gpu_locks, grid, transfer
 from arena.sweep.broker import Places
 from arena.sweep.grid import PlannedCell
 from arena.sweep.node import Ended, Node, Said
+from arena.system import process
 
 LOOK_S = 0.5
+PREFLIGHT_S = 120.0
+# In a process of its own: what this one held on a GPU would refuse every session and score there.
+PREFLIGHT = """import sys
+from arena import catalog, judge
+from arena.errors import ArenaError
+try:
+    for gpu in sys.argv[2:]:
+        judge.preflight(catalog.hardware(sys.argv[1]), int(gpu))
+except ArenaError as error:
+    print(error)
+    sys.exit(1)
+"""
 
 
 class Opened(NamedTuple):
@@ -81,8 +96,8 @@ class RemoteMachine:
             if (folder / mark).exists():
                 return Opened(f"{paths.home()} is the head's results folder: start Ray here with another ARENA_HOME")
             found = catalog.hardware(planned[0].session.hardware)
-            for gpu in sorted(sweep.place.gpus) if found.profile == "gpu" else ():
-                judge.preflight(found, gpu)
+            if found.profile == "gpu":
+                _preflight(found, sweep.place.gpus)
             places = grid.places_on(sweep, found)
             faults = Faults()
             for each in planned:
@@ -94,6 +109,8 @@ class RemoteMachine:
         except ArenaError as error:
             return Opened(str(error))
         self._node = Node(folder, places)
+        self._scores: set[int] = set()
+        """Which processes are scores: their answer has no workspace, which the head got with the session."""
         self._done = 0
         self._answers: dict[int, Answer] = {}
         self._answered = 0
@@ -117,13 +134,23 @@ class RemoteMachine:
                 self._done = number
                 self._carry_out(order)
         for happened in self._node.poll(0.0 if self._answers else limit_s):
-            run_id = happened.line.get("run") if isinstance(happened, Said) else None
-            self._answer(Answer(happened, transfer.pack(paths.workspaces() / run_id) if run_id else b""))
+            self._answer(self._packed(happened))
+        self._heard_s = time.monotonic()  # packing may have taken long
         return sorted(self._answers.items())
 
     def _answer(self, answer: Answer) -> None:
         self._answered += 1
         self._answers[self._answered] = answer
+
+    def _packed(self, happened: Said | Ended) -> Answer:
+        """What is said to the head of this, in any case: it has happened, and no process says it again."""
+        run_id = happened.line.get("run") if isinstance(happened, Said) else None
+        if not run_id:
+            return Answer(happened)
+        try:
+            return Answer(happened, transfer.pack(paths.workspaces() / run_id, work=happened.number not in self._scores))
+        except OSError as error:
+            return Answer(Said(happened.number, {"error": f"run {run_id} cannot be sent to the head: {error}"}))
 
     def _carry_out(self, order: Order) -> None:
         if not order.start:
@@ -131,7 +158,13 @@ class RemoteMachine:
             return
         try:
             if order.run:
-                transfer.unpack(order.run, order.line["judge"], paths.workspaces())
+                self._scores.add(order.number)
+                run_id = order.line["judge"]
+                if _is_scored(run_id, order.run):
+                    self._answer(self._packed(Said(order.number, {"run": run_id})))
+                    self._answer(Answer(Ended(order.number, 0)))
+                    return
+                transfer.unpack(order.run, run_id, paths.workspaces())
             self._node.start(order.number, order.line)
         except (ArenaError, OSError) as error:
             self._answer(Answer(Said(order.number, {"error": f"cannot be started: {error}"})))
@@ -141,6 +174,25 @@ class RemoteMachine:
         while time.monotonic() - self._heard_s < silence_s:
             time.sleep(min(LOOK_S, silence_s))
         os._exit(1)  # the kernel ends the processes with this one
+
+
+def _preflight(hardware: Hardware, gpus: frozenset[int]) -> None:
+    """ArenaError when this machine cannot score on one of these GPUs."""
+    command = [sys.executable, "-P", "-c", PREFLIGHT, hardware.name, *map(str, sorted(gpus))]
+    done = process.run(command, limit_s=PREFLIGHT_S)
+    if done.timed_out:
+        raise ArenaError(f"the GPUs do not answer within {PREFLIGHT_S:.0f} s")
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"it ended with {done.returncode}"]
+        raise ArenaError(done.stdout.decode(errors="replace").strip() or f"the look at the GPUs: {last[0]}")
+
+
+def _is_scored(run_id: str, packed: bytes) -> bool:
+    """Whether that very session has its score here, and the head has not heard: none is drawn again. ArenaError, OSError."""
+    run = run_folder.RunFolder(paths.workspaces() / run_id)
+    if not run.result.exists() or run.session.read_bytes() != transfer.member(packed, "session.json"):
+        return False
+    return documents.read_yaml(run.result, Annotation).score.verdict != "judge_failed"
 
 
 def _same(planned: PlannedCell) -> None:

@@ -6,7 +6,6 @@ folders: a sweep may be killed at any moment and started again.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import signal
@@ -29,7 +28,7 @@ from arena.sweep import broker
 from arena.sweep.broker import Cut, Granted, LeftOut, Places
 from arena.sweep.grid import PlannedCell, Trial
 from arena.sweep.limits import Limits, reserved_usd, spent_usd, until_s
-from arena.sweep.node import Machines, Said
+from arena.sweep.node import FULL, Machines, Said
 from arena.sweep.progress import Attempt, Problem, Step, attempts, by_trial, next_step, sure
 
 POLL_S = 0.5
@@ -37,7 +36,6 @@ QUEUE_S = 5.0
 """Between two words to a session on how many are before it in the queue for a GPU."""
 NO_MACHINE_S = 120.0
 """A sweep ends after this long without any machine for it."""
-FULL = (errno.ENOSPC, errno.EROFS, errno.EDQUOT)
 Phase = Literal["play", "judge"]
 
 
@@ -182,6 +180,8 @@ class Scheduler:
         self._known: dict[str, Attempt] = {}
         self._errors: Counter[Trial] = Counter()
         """Processes of a trial that ended without a run or a score to show for it."""
+        self._losses: Counter[Trial] = Counter()
+        """Processes of a trial that were lost with their machine: an agent may be what takes it down."""
         self._made: dict[Trial, list[Attempt]] = {}
         self._sure: set[PlannedCell] = set()
         self._to_judge: dict[str, Trial] = {}
@@ -260,7 +260,8 @@ class Scheduler:
             return "spared"
         # One that cannot even begin leaves no run folder.
         allowed = self._sweep.retry.judge_failed if step == "judge" else self._sweep.retry.interrupted
-        return "failed" if step in ("play", "judge") and self._errors[trial] > allowed else step
+        too_many = self._errors[trial] > allowed or self._losses[trial] > self._sweep.retry.interrupted
+        return "failed" if step in ("play", "judge") and too_many else step
 
     def _waiting(self, step: Step) -> list[Trial]:
         busy = {child.trial for child in self._at_work.values()}
@@ -365,7 +366,13 @@ class Scheduler:
         for next_s in map(broker.next_s, self._brokers.values()):
             if next_s is not None:
                 limit_s = min(limit_s, max(0.0, next_s - time.monotonic()))
-        for happened in self._machines.poll(limit_s):
+        try:
+            came = self._machines.poll(limit_s)
+        except OSError as error:
+            self._failed_to_keep(error)
+            came = []
+        self._look_for_machines()  # nothing is to be given out on one that was just lost
+        for happened in came:
             number = happened.number
             if not isinstance(happened, Said):
                 self._ended(number, happened.code, happened.lost)
@@ -410,7 +417,9 @@ class Scheduler:
         self._survey()
         made = self._made[trial]
         if lost:
-            self._say(f"{name_of(trial)}: {lost}; it is given out again", self.view())
+            self._losses[trial] += 1
+            then = "and so were too many before it" if self._step(trial) == "failed" else "it is given out again"
+            self._say(f"{name_of(trial)}: {lost}; {then}", self.view())
             return
         if code or "run" not in child.last:
             why = child.last.get("error") or f"its process ended with exit code {code}; see {self._folder / 'children.log'}"
