@@ -132,6 +132,11 @@ def _hardware_on_ray(sweep: Sweep, shard: str | None) -> Hardware:
         raise UsageError("--on ray: the sweep's file names its `hardware`, which this machine need not have")
     if sweep.stop.cost_usd:
         raise UsageError("--on ray and stop.cost_usd do not go together: what a lost machine has spent is not known here")
+    if any(cells.network == "open" or cells.allow_private for cells in sweep.cells):
+        raise UsageError(
+            "--on ray goes neither with `network: open` nor with `allow_private`: an agent that reaches Ray's ports runs what it "
+            "likes on every machine"
+        )
     if shard:
         raise UsageError("--on ray and --shard do not go together: Ray's machines share the work by themselves")
     return catalog.hardware(sweep.hardware)

@@ -47,7 +47,8 @@ class Grid(Record):
     allow_private: bool = False
     """Whether such hosts may have private addresses."""
     network: Literal["none", "allow", "open"] | None = None
-    """None: `allow` with hosts to allow, `none` without. open: this machine's network, and the runs are marked as unsealed."""
+    """None: `allow` with hosts to allow, `none` without. open: this machine's network, for one session at once; the runs are
+    marked as unsealed."""
     login: bool = False
     """Copy the subscription's login into the sandbox, and use no gateway: nothing is metered."""
     sandbox: Literal["bwrap", "docker"] = "bwrap"
@@ -81,7 +82,8 @@ class Retry(Record):
     judge_failed: Retries = 2
     """Scores of the same session."""
     interrupted: Retries = 5
-    """Of attempts that arena itself ended with an error. One that was killed with the sweep is always made again."""
+    """Of attempts that arena itself ended with an error, and as many that were lost with their machine. One that was killed
+    with the sweep is always made again."""
     after: Duration = "1m"
     """Wait before the first attempt after a provider's failure; four times as long before each further one."""
 

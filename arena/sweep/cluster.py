@@ -6,6 +6,7 @@ answers count only for numbers that were given to it last. Before that, a machin
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import socket
@@ -24,7 +25,7 @@ from arena.schema import Sweep
 from arena.sweep import remote, transfer
 from arena.sweep.broker import Places
 from arena.sweep.grid import PlannedCell
-from arena.sweep.node import Ended, Said
+from arena.sweep.node import FULL, Ended, Said
 from arena.sweep.remote import Answer, Opened, Order
 
 EXCHANGE_S = 0.2
@@ -33,6 +34,8 @@ LOOK_S = 3.0
 OPEN_S = 180.0
 """An actor's process starts, imports arena and looks at the sandbox and the GPUs in this time."""
 AGAIN_S = 1.0
+REFUSED_S = 60.0
+"""Then a machine that could not be used is looked at again: the GPU of a session that was just killed is free by then."""
 REACHED_S = 10.0
 
 
@@ -94,7 +97,10 @@ class Cluster:
         self._silence_s, self._lost_s = silence_s, lost_s
         self._machines: dict[str, Machine] = {}
         """By Ray's id of the node."""
-        self._left_out: set[str] = set()
+        self._left_out: dict[str, float] = {}
+        """Until when each node that cannot be used is not looked at."""
+        self._why_not: dict[str, str] = {}
+        """What was said last of such a node."""
         self._on: dict[int, Machine] = {}
         """Where each process was given to."""
         self._happened: list[Said | Ended] = []
@@ -124,9 +130,9 @@ class Cluster:
     def start(self, machine: str, number: int, order: Mapping[str, Any]) -> None:
         """Start a process there; a run that is to be scored goes with it."""
         to = next(each for each in self._machines.values() if each.name == machine)
-        self._on[number] = to
         run = remote.packed_run(order["judge"]) if "judge" in order else b""
         to.orders.append(Order(number, True, dict(order), run))
+        self._on[number] = to
 
     def tell(self, number: int, line: Mapping[str, object]) -> None:
         """Write a line to a process, with the next call."""
@@ -152,13 +158,13 @@ class Cluster:
         self._looked_s = time.monotonic()
         for node in self._ray.nodes():
             number, resources = node["NodeID"], node["Resources"]
-            if not node["Alive"] or number in self._machines or number in self._left_out:
+            if not node["Alive"] or number in self._machines or time.monotonic() < self._left_out.get(number, 0.0):
                 continue
             name = node.get("NodeName") or node["NodeManagerHostname"]
             if name in [machine.name for machine in self._machines.values()]:
                 name = f"{name}-{number[:6]}"
             if not resources.get(self._hardware):
-                self._left_out.add(number)
+                self._left_out[number] = math.inf
                 if not any(key.startswith("node:__internal_head") for key in resources):
                     self._say(f"{name} is not used: it does not offer {self._hardware} (`ray start --resources`)")
                 continue
@@ -187,7 +193,7 @@ class Cluster:
         """One turn: send what is to be sent, and take what has come."""
         now_s = time.monotonic()
         for machine in self._machines.values():
-            if machine.asked is None and now_s >= machine.not_before_s:
+            if machine.asked is None and machine.places is not None and now_s >= machine.not_before_s:
                 machine.sent = len(machine.orders)
                 machine.asked = machine.actor.exchange.remote(
                     machine.had, machine.first, list(machine.orders), min(limit_s, EXCHANGE_S)
@@ -210,6 +216,9 @@ class Cluster:
         try:
             answer = self._ray.get(call)
         except self._ray.exceptions.RayError as error:
+            if machine.places is None:
+                self._leave_out(machine, (str(error).strip().splitlines() or [type(error).__name__])[-1].strip())
+                return
             # No proof of its death: it may still be at work on the other side of a broken network.
             machine.trouble = type(error).__name__
             machine.not_before_s = time.monotonic() + AGAIN_S
@@ -217,34 +226,55 @@ class Cluster:
         machine.heard_s = time.monotonic()
         if isinstance(answer, Opened):
             if answer.refused:
-                self._say(f"{machine.name} is not used: {answer.refused}")
-                self._left_out.add(machine.node)
-                self._drop(machine)
+                self._leave_out(machine, answer.refused)
             machine.places = answer.places
             return
         del machine.orders[: machine.sent]
         machine.first += machine.sent
         for number, each in answer:
             if number > machine.had:
+                try:
+                    self._happen(machine, each)
+                except OSError:  # it comes again
+                    machine.not_before_s = time.monotonic() + AGAIN_S
+                    raise
                 machine.had = number
-                self._happen(machine, each)
 
     def _happen(self, machine: Machine, answer: Answer) -> None:
-        """Take an answer, if it is of a process that this machine was given and that was not given up."""
+        """Take an answer, if it is of a process that this machine was given and that was not given up.
+
+        OSError when the disk has no room for its run.
+        """
         happened = answer.happened
         if self._on.get(happened.number) is not machine:
             return
         if answer.run and isinstance(happened, Said):
             try:
                 transfer.unpack(answer.run, happened.line["run"], paths.workspaces())
-                records.settle(paths.workspaces(), paths.annotations())
             except (ArenaError, OSError) as error:
+                if isinstance(error, OSError) and error.errno in FULL:
+                    raise
                 happened = Said(happened.number, {"error": f"the run from {machine.name} cannot be kept: {error}"})
+            try:
+                records.settle(paths.workspaces(), paths.annotations())
+            except ArenaError as error:  # of another run: this one is kept
+                self._say(str(error))
         if isinstance(happened, Ended):
             del self._on[happened.number]
         self._happened.append(happened)
 
+    def _leave_out(self, machine: Machine, why: str) -> None:
+        """Do without a machine that cannot be used, for a while."""
+        if self._why_not.get(machine.node) != why:
+            self._say(f"{machine.name} is not used: {why}")
+        self._why_not[machine.node] = why
+        self._left_out[machine.node] = time.monotonic() + REFUSED_S
+        self._drop(machine)
+
     def _give_up(self, machine: Machine) -> None:
+        if machine.places is None:
+            self._leave_out(machine, f"no answer for {OPEN_S:.0f} s")
+            return
         why = f"{machine.name} is lost: no answer for {time.monotonic() - machine.heard_s:.0f} s"
         why += f" ({machine.trouble})" * bool(machine.trouble)
         self._say(why)

@@ -112,6 +112,11 @@ def places_on(sweep: Sweep, hardware: Hardware) -> Places:
         raise UsageError(
             f"place.parallel: {asked} sessions need {asked * LEAST_BYTES >> 30} GiB of memory; this machine has room for {room}"
         )
+    if asked > 1 and any(cells.network == "open" for cells in sweep.cells):
+        raise UsageError(
+            f"place.parallel: {asked} sessions with `network: open` share this machine's network, where only one can have the "
+            "gateway's port: write `parallel: 1`"
+        )
     return Places(asked, agents, tuple(sorted(judges)), owned, seconds(place.lease, "place.lease"), place.access == "leased")
 
 
