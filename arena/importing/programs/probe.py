@@ -1,7 +1,8 @@
 """Find a task's tensors, sizes and work, on fake tensors that take no memory. Runs in a sandbox; standard library and torch.
 
-Input: {"sizes": {name: number}, "most_bytes", "small_bytes", "small_flops", "least", "given": {profile: {name: number}}};
-core.py lies beside it. Numbers below `least` are no sizes. Output: {"sizes": {name: [tensor, dimension]}, "gpu", "cpu", "original", "parameters", ...}, or {"unfit": reason}.
+Input: {"sizes": {name: number}, "most_bytes", "small_bytes", "small_flops", "least", "given": {profile: {name: number}}}; core.py
+lies beside it, and numbers below `least` are no sizes. Output: {"sizes": {name: [tensor, dimension]}, "gpu", "cpu", "original",
+"parameters", ...}, or {"unfit": reason}.
 """
 
 import json
