@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from arena import catalog, judge
 from arena.authoring import contract
 from arena.authoring.contract import Finding
+from arena.authoring.side_by_side import side_by_side
 from arena.errors import DataError
 from arena.files.documents import unknown
+from arena.judge.evaluation import Untimed
 from arena.judge.sampling import CPU, GPU, Sampling
 from arena.sandboxes import Sandbox
-from arena.schema import Hardware, JudgeFailed, Passed, Problem, Profile, Record, Rejected, Score, Verdict
+from arena.schema import Device, Hardware, JudgeFailed, Passed, Problem, Profile, Record, Rejected, Score, Verdict
 from arena.submission import NoSubmission, collect
 from arena.system import tempdirs
 
@@ -26,12 +27,14 @@ HONEST = ("oracle", "naive")
 WRONG = "wrong_"
 """Every problem has solutions whose name starts so: a tolerance that rejects nothing has shown nothing."""
 CHEAT = "cheat_"
-PARALLEL = {"gpu": 4, "cpu": 2}
-"""Wrong solutions that are scored side by side. The judge rejects them for their answers, before it reads a clock: one may
-import torch while the judge computes another's reference. Four of any problem fit into the memory of an H200."""
+CHECKS_AT_ONCE = {"gpu": 6, "cpu": 2}
+"""Solutions that are checked side by side while nothing is timed: one may import torch while the judge computes another's
+reference. A check on a GPU holds three input sets, and six of any problem fit into 80 GB."""
+SIDE_BY_SIDE = ("incorrect", "forbidden")
+"""Expected verdicts that other work on the machine does not bring about, as it might a `crashed`, `cheated` or `timed_out`."""
 BRIEF = {"gpu": replace(GPU, processes=1), "cpu": replace(CPU, processes=1, min_calls=4, min_windows=3, max_windows=3)}
-"""For all but the oracle and the cheats. The oracle's speed counts, and cheats must fail against the published sampling. Of naive
-only a factor is needed, and with the published sampling it took up to 90 s on a processor."""
+"""For the timing of all but the oracle and the cheats. The oracle's speed counts, and cheats must fail against the published
+sampling. Of naive only a factor is needed, and with the published sampling it took up to 90 s on a processor."""
 REPEATED = {"gpu": replace(GPU, counters=False), "cpu": CPU}
 """For the oracle's further scores: the published sampling, without the evidence that is read after the timing."""
 LEAST_SPEEDUP = 3.0
@@ -42,8 +45,12 @@ MOST_SPREAD = {"gpu": 0.01, "cpu": 0.25}
 """Largest relative difference between two scores of the oracle. On a processor shared with other machines, five scores
 in a row lay 12 % apart (docs/measurements/judge.md)."""
 
+VERSIONS = ("arena", "torch", "python", "kernel")
+"""What a report keeps of a score's environment."""
+
 Scorer = Callable[..., Score]
-"""Scores the solution at a path, with the published sampling or another, on a GPU of its own or a shared one."""
+"""Scores the solution at a path, with the published sampling or another. With `shared` it only checks, on a device that others
+use too, and raises `Untimed` for what passes the checks."""
 
 
 class Report(Record):
@@ -52,6 +59,14 @@ class Report(Record):
     problem: str
     hardware: str
     findings: tuple[Finding, ...]
+    version: int | None = None
+    """The problem's."""
+    device: Device | None = None
+    """What the first solution that passed was timed on; None where none passed."""
+    environment: Mapping[str, str] = {}
+    """Versions of what that score was taken with."""
+    seconds: float | None = None
+    """How long the whole check took."""
 
 
 def check_problem(
@@ -73,13 +88,28 @@ def check_problem(
         except NoSubmission as absent:
             return judge.missing(absent.reason, problem, hardware, digest)
         used = sampling or own
-        return judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, sampling=used, gpu=gpu, shared=shared)
+        result = judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, sampling=used, gpu=gpu, shared=shared)
+        if isinstance(result, Passed):
+            passed.append(result)
+        return result
 
-    findings = []
+    passed, findings, begin_s = list[Passed](), [], time.monotonic()
     for finding in _findings(problem, hardware, score):
         findings.append(finding)
         report(finding)
-    return Report(problem=problem.name, hardware=hardware.name, findings=tuple(findings))
+    return Report(
+        problem=problem.name,
+        version=problem.version,
+        hardware=hardware.name,
+        findings=tuple(findings),
+        device=passed[0].device if passed else None,
+        environment=_versions(passed[0]) if passed else {},
+        seconds=round(time.monotonic() - begin_s, 1),
+    )
+
+
+def _versions(score: Passed) -> dict[str, str]:
+    return {name: score.environment[name] for name in VERSIONS if name in score.environment}
 
 
 def expected(path: Path) -> str:
@@ -101,12 +131,19 @@ def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[F
     yield from _absent(solutions)
     yield _nop(problem, hardware, catalog.problem_digest(problem.name))
     passed = {}
-    for name, result in _scored(solutions, wanted, score, hardware.profile):
+    for name, result, seconds in _scored(solutions, wanted, score, hardware.profile):
         detail = f"peak_fraction {result.peak_fraction:.4f}" if isinstance(result, Passed) else result.message
         if result.verdict != wanted[name]:
             detail = f"expected {wanted[name]}: {detail}"
         yield Finding(
-            kind="solution", name=name, ok=result.verdict == wanted[name], got=result.verdict, detail=detail, **_measured(result)
+            kind="solution",
+            name=name,
+            ok=result.verdict == wanted[name],
+            got=result.verdict,
+            detail=detail,
+            expected=wanted[name],
+            seconds=seconds,
+            **_measured(result),
         )
         if isinstance(result, Passed):
             passed[name] = result
@@ -115,46 +152,68 @@ def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[F
         yield Finding(kind="order", name="oracle over naive", ok=True, got="skipped", detail=why)
     elif passed.keys() >= set(HONEST):
         yield _order(passed["oracle"], passed["naive"])
-        yield _repeat(passed["oracle"], lambda: score(solutions["oracle"], REPEATED[hardware.profile]), hardware.profile)
+        begin_s = time.monotonic()
+        again = _repeat(passed["oracle"], lambda: score(solutions["oracle"], REPEATED[hardware.profile]), hardware.profile)
+        yield again.model_copy(update={"seconds": round(time.monotonic() - begin_s, 1)})
 
 
-def _scored(
-    solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Scorer, profile: Profile
-) -> Iterator[tuple[str, Score]]:
-    """Every solution's score: the honest ones first, and those whose time does not matter last."""
+class Scored(NamedTuple):
+    """A solution's score, and how long it took."""
+
+    name: str
+    score: Score
+    seconds: float
+
+
+def _scored(solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Scorer, profile: Profile) -> Iterator[Scored]:
+    """Every solution's score: the honest ones first, and last what passed the checks that come before timing, but should not.
+
+    A solution that should be rejected is only checked at first, which takes one worker and no clock. The verdict counts when it
+    is the expected one. Else the solution is scored as any other.
+    """
     names = sorted(solutions, key=lambda name: (name not in HONEST, name))
-    untimed = [name for name in names if name.startswith(WRONG) and wanted[name] != "passed"]
+    together = [name for name in names if _together(name, wanted[name], profile)]
+    left = []
 
-    def one(name: str) -> Score:
+    def one(name: str) -> Scored:
         published = name == "oracle" or name.startswith(CHEAT)
         brief = replace(BRIEF[profile], counters=name != "naive")  # naive has many kernels, and their counters show nothing
-        return score(solutions[name], None if published else brief, name in untimed)
+        return _timed(name, lambda: score(solutions[name], None if published else brief))
+
+    def checked(name: str) -> Scored | None:
+        try:
+            found = _timed(name, lambda: score(solutions[name], shared=True))
+        except Untimed:
+            return None
+        return found if found.score.verdict == wanted[name] else None
 
     for name in names:
-        if name not in untimed:
-            yield name, one(name)
-    for first in range(0, len(untimed), PARALLEL[profile]):
-        some = untimed[first : first + PARALLEL[profile]]
-        yield from zip(some, _in_parallel(one, some), strict=True)
+        if name in together:
+            continue
+        if found := one(name) if wanted[name] == "passed" else checked(name):
+            yield found
+        else:
+            left.append(name)
+    for name, found in side_by_side(checked, together, CHECKS_AT_ONCE[profile]):
+        if found:
+            yield found
+        else:
+            left.append(name)
+    yield from map(one, left)
 
 
-def _in_parallel(score: Callable[[str], Score], names: list[str]) -> Iterator[Score]:
-    """Scores taken side by side. After Ctrl-C arena does not wait for the threads, and their sandboxes end with it."""
-    if len(names) == 1:
-        yield score(names[0])
-        return
-    results = [Future[Score]() for _ in names]
+def _together(name: str, wanted: str, profile: Profile) -> bool:
+    """Whether other checks may run beside this solution's.
 
-    def work(name: str, result: Future[Score]) -> None:
-        try:
-            result.set_result(score(name))
-        except BaseException as error:
-            result.set_exception(error)
+    On a processor they would slow a cheat's threads, since workers share one core. So a cheat is alone there and has a fair try.
+    """
+    return wanted in SIDE_BY_SIDE and (profile == "gpu" or not name.startswith(CHEAT))
 
-    for pair in zip(names, results, strict=True):
-        Thread(target=work, args=pair, daemon=True).start()
-    for result in results:
-        yield result.result()
+
+def _timed(name: str, score: Callable[[], Score]) -> Scored:
+    begin_s = time.monotonic()
+    result = score()
+    return Scored(name, result, round(time.monotonic() - begin_s, 1))
 
 
 def _measured(result: Score) -> dict[str, Any]:

@@ -57,6 +57,10 @@ class Finding(Record):
     """Why shapes were timed again."""
     input_class: str | None = None
     """The input class on which a solution was rejected."""
+    expected: str = ""
+    """The verdict that a solution's first line names."""
+    seconds: float | None = None
+    """How long a solution's score took, or all further ones of the oracle. Checks side by side overlap."""
 
 
 def check(problem: Problem, folder: Path | None = None) -> Iterator[Finding]:

@@ -28,6 +28,10 @@ COUNTERS_REST_S = 120.0
 """How long the counters' worker may build when all others have built."""
 
 
+class Untimed(Exception):  # noqa: N818  an answer, not an error
+    """The submission passed every check that comes before timing, and on a shared device nothing is timed."""
+
+
 class WindowSpec(NamedTuple):
     """How the windows of one shape are timed."""
 
@@ -72,7 +76,7 @@ def run(
 ) -> list[ProcessResult]:
     """One result for each timed process; Rejection when the submission fails. The worker of `counters` builds with the others.
 
-    On a GPU that other processes use too (`shared`), nothing is measured before the submission has passed its checks.
+    On a device that others use too (`shared`), one worker checks the submission and nothing is measured: Untimed when it passes.
     """
     scored, shapes = context.problem.shapes[profile], context.problem.timed(profile)
     checked = (*shapes, *context.code.extra_shapes)
@@ -82,11 +86,14 @@ def run(
         with start() as checker:
             overheads = [_prepare(context, worker, shapes) for _, worker in workers]
             checker.wait_until_ready(context.memory)
-            buffers.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
+            sets = [(shape, CHECKED_CALLS) for shape in checked] if shared else _trial_sets(context, checked)
+            buffers.reserve_for(context, checker, sets, hidden=True)
             jobs = [(checker, checked), *((worker, shapes) for _, worker in workers)]
             _build(context, jobs, counters if workers else None, report)
             with context.stopwatch.phase("check"):
                 _check(context, checker, checked, report)
+            if shared:
+                raise Untimed
             with context.stopwatch.phase("benchmark"):
                 specs = _window_specs(context, checker, scored, shapes[len(scored) :])
         if not workers:

@@ -62,7 +62,8 @@ def score(
         gpu: number of the GPU, as CUDA counts.
         folder: the problem's folder, where it is not in problems/.
         hidden: False checks and times only public inputs of the scored shapes: for a baseline's speed, never for a score.
-        shared: lets other processes compute on the GPU meanwhile: for submissions rejected before any timing.
+        shared: lets others compute on the device meanwhile, so that nothing is timed: `evaluation.Untimed` is raised where the
+            submission passes its checks.
     """
     stopwatch, seeds = Stopwatch(), Seeds()
     common = _common(problem, hardware, digest)
@@ -88,7 +89,7 @@ def score(
             start = partial(start, absent=problem.absent_libraries)
             with ExitStack() as stack:
                 # It starts and builds with the other workers, and reads the counters when all timing is over.
-                reads = sampling.counters and hardware.profile == "gpu"
+                reads = sampling.counters and hardware.profile == "gpu" and not shared
                 counters = stack.enter_context(kernels.counters(context, start)) if reads else None
                 anchor, profile = device.anchor_gb_s, hardware.profile
                 processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)

@@ -4,6 +4,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
 import pytest
 
@@ -12,7 +13,9 @@ pytest.importorskip("torch")
 from command import Arena, copy, needs_sandbox
 
 from arena.authoring import check
-from arena.schema import Passed, TimedShape
+from arena.authoring.side_by_side import side_by_side
+from arena.judge.evaluation import Untimed
+from arena.schema import Passed, Rejected, TimedShape
 
 pytestmark = needs_sandbox
 
@@ -25,6 +28,19 @@ from arena.judge.sampling import Sampling
 from arena.sandboxes import bwrap
 sampling = Sampling(processes=1, min_windows=3, max_windows=3)
 print(check_problem(catalog.problem("paged_attention"), catalog.hardware("cpu"), bwrap, sampling=sampling).model_dump_json())
+"""
+CHECKS_ONLY = """
+from arena import catalog, judge
+from arena.judge.evaluation import Untimed
+from arena.sandboxes import bwrap
+from arena.submission import collect
+for name, path in sorted(catalog.solutions(catalog.problem_folder("paged_attention"), "cpu").items()):
+    problem, hardware = catalog.problem("paged_attention"), catalog.hardware("cpu")
+    try:
+        submission = collect(path.parent, path.name)
+        print(judge.score(submission, problem, hardware, digest="", sandbox=bwrap, shared=True).verdict)
+    except Untimed as passed:
+        print(type(passed).__name__)
 """
 
 
@@ -104,40 +120,105 @@ def test_a_first_line_that_names_no_verdict(first: str, message: str, arena: Are
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize(("profile", "most"), [("cpu", 2), ("gpu", 4)])
-def test_wrong_solutions_are_scored_in_parallel_and_briefly(profile, most):
-    """The order of the results, the sampling of each, and how many run at a time."""
-    wrong = [f"wrong_{letter}" for letter in "abdef"]
-    wanted = dict.fromkeys(wrong, "incorrect") | {"wrong_c": "passed"}
-    wanted |= {"cheat_a": "incorrect", "cheat_b": "cheated", "naive": "passed", "oracle": "passed"}
-    under_way, highest, samplings, together = [], [0], {}, set()
+def verdict(word):
+    return Rejected.model_construct(verdict=word)
 
-    def score(path, sampling, shared):
-        under_way.append(path.name)
+
+WANTED = {
+    **dict.fromkeys(("naive", "oracle", "wrong_passes"), "passed"),
+    **dict.fromkeys(("wrong_a", "wrong_b", "wrong_c", "wrong_d", "wrong_e", "wrong_f", "cheat_race"), "incorrect"),
+    **{"wrong_crash": "crashed", "cheat_forge": "cheated", "wrong_library": "forbidden"},
+}
+QUICKLY = {name for name, word in WANTED.items() if word in check.SIDE_BY_SIDE}
+
+
+def score_all(profile, passes=(), wrongly=()):
+    """`_scored` with scores that only take time: their results, the sampling of each full score, and what ran beside what.
+
+    `passes` pass the checks before timing; `wrongly` get another verdict in them than they should.
+    """
+    under_way, samplings, lock = set(), {}, Lock()
+    beside: dict[str, set[str]] = {}
+
+    def score(path, sampling=None, shared=False):
+        with lock:
+            under_way.add(path.name)
+            for name in under_way:
+                beside[name] = beside.get(name, set()) | under_way
         time.sleep(0.05)
-        highest.append(len(under_way))
-        under_way.remove(path.name)
-        samplings[path.name] = sampling
-        if shared:
-            together.add(path.name)
-        return path.name
+        with lock:
+            beside[path.name] |= under_way
+            under_way.remove(path.name)
+        if not shared:
+            samplings[path.name] = sampling
+        elif path.name in passes:
+            raise Untimed
+        return verdict("timed_out" if shared and path.name in wrongly else WANTED[path.name])
 
-    found = list(check._scored({name: Path(name) for name in wanted}, wanted, score, profile))
-    names = ("naive", "oracle", "cheat_a", "cheat_b", "wrong_c", *wrong)
-    assert [tuple(map(str, pair)) for pair in found] == [(name, name) for name in names]
-    assert max(highest) == most
-    assert together == set(wrong)
-    assert {name for name, each in samplings.items() if each is None} == {"oracle", "cheat_a", "cheat_b"}
+    scored = list(check._scored({name: Path(name) for name in WANTED}, WANTED, score, profile))
+    return scored, samplings, beside
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_only_checks_run_side_by_side(profile):
+    scored, _, beside = score_all(profile, passes=("wrong_b", "cheat_race"), wrongly=("wrong_c",))
+    assert sorted(one.name for one in scored) == sorted(WANTED)
+    assert [one.name for one in scored[:2]] == ["naive", "oracle"]
+    assert all(one.score.verdict == WANTED[one.name] and one.seconds > 0 for one in scored)
+    together = QUICKLY if profile == "gpu" else QUICKLY - {"cheat_race"}
+    assert max(map(len, beside.values())) > 1
+    assert all(names == {name} or names <= together for name, names in beside.items())
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_what_passes_its_checks_is_timed_alone(profile):
+    """A cheat against the published sampling, and so is what got another verdict beside others than it should."""
+    scored, samplings, _ = score_all(profile, passes=("wrong_b", "cheat_race"), wrongly=("wrong_c", "cheat_forge"))
+    assert samplings.keys() == {"naive", "oracle", "wrong_passes", "wrong_b", "wrong_c", "cheat_race", "cheat_forge"}
+    assert {name for name, each in samplings.items() if each is None} == {"oracle", "cheat_race", "cheat_forge"}
     assert samplings["naive"] == replace(check.BRIEF[profile], counters=False)
-    assert {each for name, each in samplings.items() if each and name != "naive"} == {check.BRIEF[profile]}
+    assert {samplings[name] for name in ("wrong_passes", "wrong_b", "wrong_c")} == {check.BRIEF[profile]}
+    assert {one.name for one in scored[-4:]} == {"wrong_b", "wrong_c", "cheat_race", "cheat_forge"}
 
 
-def test_an_error_in_a_parallel_score_is_raised():
-    def score(name):
+def test_side_by_side_keeps_the_order_and_the_limit():
+    under_way, most, lock = [], [], Lock()
+
+    def work(name):
+        with lock:
+            under_way.append(name)
+            most.append(len(under_way))
+        time.sleep(0.02 if name == "a" else 0.005)
+        with lock:
+            under_way.remove(name)
+        return name.upper()
+
+    assert list(side_by_side(work, "abcdefg", 3)) == [(name, name.upper()) for name in "abcdefg"]
+    assert max(most) == 3
+    assert list(side_by_side(work, "", 3)) == []
+
+
+def test_an_error_side_by_side_is_raised_and_ends_the_rest():
+    begun = []
+
+    def work(name):
+        begun.append(name)
+        time.sleep(0.01)
         raise ValueError(name)
 
-    with pytest.raises(ValueError, match="wrong_a"):
-        list(check._in_parallel(score, ["wrong_a", "wrong_b"]))
+    with pytest.raises(ValueError, match="a"):
+        list(side_by_side(work, "abcdefgh", 2))
+    time.sleep(0.1)
+    assert len(begun) < 8
+
+
+@pytest.mark.slow
+def test_the_judge_times_nothing_on_a_shared_device(arena: Arena) -> None:
+    """It raises `Untimed` for what its checks accept, and rejects the rest as ever."""
+    restore(arena, "oracle")
+    done = arena.python(CHECKS_ONLY)
+    assert done.code == 0, done.err
+    assert done.out.split() == ["Untimed", "crashed"]
 
 
 @pytest.mark.slow

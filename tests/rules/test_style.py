@@ -20,7 +20,7 @@ PROSE = [
 """What people read, without the problems, without examples of bad English, and without the changes of the past."""
 MAY_CATCH_ALL = {
     "arena/judge/worker/main.py",  # a submission may raise anything, and its crash has to become a record
-    "arena/authoring/check.py",  # carries an error from a thread to the caller
+    "arena/authoring/side_by_side.py",  # carries an error from a thread to the caller
     "arena/importing/several.py",  # the same
     "arena/importing/programs/probe.py",  # a task may raise anything, and that is why it is unfit
     "arena/importing/programs/measure.py",
