@@ -49,14 +49,6 @@ class Facts:
         return any(dtype in NARROW for dtype, _ in (*self.probed.cpu.inputs, *self.probed.cpu.outputs))
 
     @property
-    def rate(self) -> str:
-        """The arithmetic of the ceiling."""
-        if self.half:
-            kinds = {dtype for dtype, _ in (*self.probed.cpu.inputs, *self.probed.cpu.outputs)}
-            return "fp16" if "float16" in kinds and "bfloat16" not in kinds else "bf16"
-        return self.arithmetic
-
-    @property
     def coarser(self) -> str:
         """The next coarser arithmetic that differs enough: bf16 is only 8 times as coarse as tf32."""
         return "tf32" if self.arithmetic == "fp32" and not self.half else "fp8"
@@ -114,7 +106,7 @@ def reference(facts: Facts) -> str:
 def hidden(facts: Facts, classes: Sequence[str], extra: Sequence[Mapping[str, int]] = ()) -> str:
     """hidden.py. `extra` are shapes for a GPU that are never timed."""
     written = "(" + "".join(f'"{name}", ' for name in classes).rstrip(" ") + ")" if classes else "()"
-    return render(TEMPLATES / "hidden.py.j2", **core(facts), classes=written, rate=facts.rate, extra=tuple(map(dict, extra)))
+    return render(TEMPLATES / "hidden.py.j2", **core(facts), classes=written, extra=tuple(map(dict, extra)))
 
 
 def solution(facts: Facts, kind: str, first: str, what: str, *, tf32: bool | None = None, coarser: str | None = None) -> str:
