@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ from arena.files.text import render
 from arena.schema import Name
 
 TEMPLATES = Path(__file__).with_name("new_problem")
-BLANK = 'raise NotImplementedError("BLANK '
+BLANK = re.compile(r'\("BLANK (\d of \d: .*)"\)')
+"""In the exception that a blank raises until it is filled."""
 ENDING = ".j2"
 
 
@@ -56,8 +58,8 @@ def blanks(folder: Path) -> Iterator[str]:
     found = []
     for path in sorted(folder.rglob("*.py")):
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-            if line.strip().startswith(BLANK):
-                found.append((line.strip().removeprefix(BLANK).removesuffix('")'), f"{path}:{number}"))
+            if blank := BLANK.search(line):
+                found.append((blank[1], f"{path}:{number}"))
     for text, place in sorted(found):
         yield f"{place}: blank {text}"
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from provider import STREAMS, Answer, json_answer, run
 
+from arena.gateway.config import Stop
 from arena.schema import Api
 
 APIS: tuple[Api, ...] = ("anthropic", "responses", "chat", "gemini")
@@ -30,7 +31,7 @@ def test_the_request_after_the_last_turn_ends_the_run(tmp_path: Path, api: Api) 
         reply = agent.ask()
         assert reply.status == 400
         assert ENOUGH in reply.body.decode()
-        assert (agent.gateway.stop.status, agent.gateway.stop.message) == ("budget_exhausted", ENOUGH)
+        assert agent.gateway.stop == Stop("budget_exhausted", ENOUGH)
         assert len(agent.upstream.received) == 2
 
 
