@@ -10,7 +10,8 @@ import ast
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -25,12 +26,12 @@ from arena.importing.definition_format import (
     Const,
     Definition,
     Safetensors,
-    Scalar,
     Spec,
     Workload,
     read_definition,
     read_workloads,
 )
+from arena.importing.definition_text import OWN_NAMES, module, scalars
 from arena.importing.folder import CLASSES, Facts
 from arena.importing.records import WIDTHS, Arithmetic, Imported, Measured, Probed
 from arena.importing.task import Unfit, parse
@@ -41,8 +42,6 @@ MOST_SHAPES, MOST_EXTRA = 5, 8
 """Of the workloads: timed ones, the largest; and further ones, only checked."""
 SMALL_FLOPS = 1_000_000_000
 """Of one call on a CPU. Constant sizes are part of an operator and stay, so this is more than for KernelBench's tasks."""
-OWN_NAMES = {"run", "self", "torch", "task", "Model", "get_inputs", "get_init_inputs", "custom_inputs"}
-"""Names of the module that is written here."""
 BYTES = {"int16": 2} | WIDTHS
 
 
@@ -100,7 +99,7 @@ def convert(
         folder.write(out, facts, measured, found, [_shape(definition, facts, workload) for workload in chosen.extra])
     except (Unfit, ValidationError) as reason:
         return known.model_copy(update={"unfit": kernelbench.why(reason)})
-    theirs = {key: value for key, value in (chosen.timed[0].tolerance or {}).items() if isinstance(value, float | int)}
+    theirs = {key: value for key, value in (chosen.timed[0].tolerance or {}).items() if type(value) in (int, float)}
     dropped = {"workloads": "; ".join(chosen.left)[:2000]} if chosen.left else {}
     record = kernelbench.recorded(known, facts, measured)
     return record.model_copy(update={"dropped": {**record.dropped, **dropped}, "theirs": theirs})
@@ -143,9 +142,9 @@ def choose(definition: Definition, given: Sequence[Workload]) -> Chosen:
             fit.append(workload)
     if not fit:
         raise Unfit(f"no workload fits: {left[0]}")
-    scalars = _scalars(fit[0])
-    left += [f"{one.uuid}: has other numbers ({_scalars(one)})" for one in fit if _scalars(one) != scalars]
-    distinct = {tuple(sorted(one.axes.items())): one for one in reversed(fit) if _scalars(one) == scalars}
+    numbers = scalars(fit[0])
+    left += [f"{one.uuid}: has other numbers ({scalars(one)})" for one in fit if scalars(one) != numbers]
+    distinct = {tuple(sorted(one.axes.items())): one for one in reversed(fit) if scalars(one) == numbers}
     ordered = sorted(distinct.values(), key=lambda one: (-_bytes(definition, one), one.uuid))
     small = [one for one in ordered if _bytes(definition, one) <= kernelbench.MOST_BYTES]
     left += [f"{one.uuid}: {_bytes(definition, one) / 1e9:.1f} GB a call" for one in ordered if one not in small]
@@ -157,91 +156,6 @@ def choose(definition: Definition, given: Sequence[Workload]) -> Chosen:
 
 def _bytes(definition: Definition, workload: Workload) -> int:
     return size_bytes(definition, definition.sizes(workload.axes))
-
-
-def _scalars(workload: Workload) -> dict[str, bool | int | float]:
-    return {name: source.value for name, source in workload.inputs.items() if isinstance(source, Scalar)}
-
-
-def module(definition: Definition, workload: Workload) -> str:
-    """The text of a module that computes the definition, at the sizes of one workload."""
-    try:
-        tree = ast.parse(definition.reference)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Unfit(f"its reference does not parse: {type(error).__name__}") from None
-    defined = {each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
-    if "run" not in defined:
-        raise Unfit("its reference defines no function `run`")
-    custom = definition.custom_inputs_entrypoint
-    if custom is not None and custom not in defined:
-        raise Unfit(f"its reference defines no function {custom!r}, its custom_inputs_entrypoint")
-    if custom is not None:
-        tree = _Renamed(custom, "custom_inputs").visit(tree)
-        defined = defined - {custom}
-    if taken := sorted(defined & ((OWN_NAMES - {"run"}) | {*definition.axes})):
-        raise Unfit(f"its reference defines {taken[0]}, a name that the import or an axis has")
-    sizes, arguments = definition.sizes(workload.axes), ", ".join(definition.inputs)
-    shown = {axis for spec in definition.inputs.values() for axis in spec.shape or ()}
-    numbers = [f"{axis} = {sizes[axis]}" for axis in definition.axes if axis in shown or custom]
-    [output] = definition.outputs
-    lines = [
-        "import torch",
-        ast.unparse(tree),
-        "class Model(torch.nn.Module):",
-        f"    def forward(self, {arguments}):",
-        f"        found = run({arguments})",
-        f"        found = found[{output!r}] if isinstance(found, dict) else found",
-        "        return found[0] if isinstance(found, (tuple, list)) and len(found) == 1 else found",
-        *numbers,
-        "def get_inputs():",
-        *(f"    {line}" for line in _draws(definition, workload)),
-        "def get_init_inputs():",
-        "    return []",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-class _Renamed(ast.NodeTransformer):
-    """Gives a function another name, wherever the text uses it."""
-
-    def __init__(self, name: str, other: str) -> None:
-        self.name, self.other = name, other
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """A definition, and all that is in it."""
-        node.name = self.other if node.name == self.name else node.name
-        return self.generic_visit(node)
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        """A use."""
-        return ast.copy_location(ast.Name(self.other, node.ctx), node) if node.id == self.name else node
-
-
-def _draws(definition: Definition, workload: Workload) -> Iterable[str]:
-    """The lines that return the inputs."""
-    if any(source.type == "custom" for source in workload.inputs.values()):
-        axes = ", ".join(f"{axis!r}: {axis}" for axis in definition.axes)
-        yield f"drawn = custom_inputs({{{axes}}}, torch.device('cpu'))"
-        yield f"return [{', '.join(f'drawn[{name!r}]' for name in definition.inputs)}]"
-        return
-    drawn = []
-    for name, spec in definition.inputs.items():
-        source = workload.inputs[name]
-        drawn.append(repr(source.value) if isinstance(source, Scalar) else _draw(definition, spec))
-    yield f"return [{', '.join(drawn)}]"
-
-
-def _draw(definition: Definition, spec: Spec) -> str:
-    """An expression for random values, of the distribution of FlashInfer-Bench."""
-    dims = "".join(f"{axis}, " for axis in spec.shape or ())
-    if spec.dtype == "bool":
-        return f"torch.randint(0, 2, ({dims})) > 0"
-    if spec.dtype in ("int8", "uint8", "int16", "int32", "int64"):
-        low, high = {"int8": (-128, 128), "uint8": (0, 256)}.get(spec.dtype, (-1024, 1024))
-        return f"torch.randint({low}, {high}, ({dims}), dtype=torch.{spec.dtype})"
-    if spec.dtype.startswith("float8"):
-        return f"torch.randn(({dims})).clamp(-2, 2).to(torch.{spec.dtype})"
-    return f"torch.randn(({dims}), dtype=torch.{spec.dtype})"
 
 
 def _probed(
@@ -326,15 +240,16 @@ def problem(definition: Definition, chosen: Chosen, facts: Facts, measured: Meas
 
     inputs = [declared(name, spec, spec.description) for name, (_, spec) in zip(facts.arguments(), tensors.items(), strict=True)]
     [(_, output)] = definition.outputs.items()
-    scalars = " ".join(f"{name} = {value!r};" for name, value in _scalars(chosen.timed[0]).items())
+    own = ", ".join(f"{name} = {value!r}" for name, value in scalars(chosen.timed[0]).items())
     described = f"{plain(definition.description, 500)}\n\n" if definition.description else ""
-    text = "\n".join(f"    {line}" for line in definition.reference.strip().splitlines())
+    # As Python writes it: without comments, and with every character that a terminal would not show escaped.
+    text = textwrap.indent(ast.unparse(ast.parse(definition.reference)), "    ")
     return {
         "schema_version": 2,
         "version": 1,
         "imported": True,
         "title": facts.title,
-        "operator": f"{described}`run` of the text below, computed in fp64{f'; {scalars}' if scalars else ''}.\n\n{text}\n",
+        "operator": f"{described}`run` of the text below, computed in fp64{f', with {own}' if own else ''}.\n\n{text}\n",
         "inputs": inputs,
         "outputs": [declared(folder.OUTPUT, output, output.description)],
         "shapes": {"cpu": [cpu], "gpu": timed},

@@ -25,7 +25,10 @@ GEMM: dict[str, Any] = {
     "axes": {"M": {"type": "var"}, "N": {"type": "const", "value": 256}, "K": {"type": "const", "value": 128}},
     "inputs": {"A": {"shape": ["M", "K"], "dtype": "float16"}, "B": {"shape": ["N", "K"], "dtype": "float16"}},
     "outputs": {"C": {"shape": ["M", "N"], "dtype": "float16"}},
-    "reference": "import torch\n\ndef run(A, B):\n    assert B.shape == (256, 128)\n    return torch.matmul(A, B.T)",
+    "reference": (
+        "import torch\n\ndef run(A, B):\n    # a note to the agent\n"
+        "    assert B.shape == (256, 128)\n    return torch.matmul(A, B.T)"
+    ),
 }
 NORM: dict[str, Any] = {
     "name": "rmsnorm_h512",
@@ -72,7 +75,8 @@ def random(document: dict[str, Any], number: int, **axes: int) -> dict[str, Any]
     return {"uuid": f"w{number}", "axes": axes, "inputs": sources}
 
 
-GEMMS = [random(GEMM, 1, M=512), random(GEMM, 2, M=4096), random(GEMM, 3, M=512), random(GEMM, 4, M=7)]
+TOLERANCE = {"max_atol": 1e-2, "allow_negative_inf": False}
+GEMMS = [random(GEMM, 1, M=512), random(GEMM, 2, M=4096) | {"tolerance": TOLERANCE}, random(GEMM, 3, M=512), random(GEMM, 4, M=7)]
 
 
 def write(folder: Path, document: Any, workloads: list[Any]) -> tuple[Path, Path]:
@@ -110,7 +114,8 @@ def test_a_gemm_becomes_a_problem(tmp_path: Path, sandbox: Sandbox) -> None:
     assert found.outputs[0].shape == ("M", 256)
     assert found.bytes({"M": 512}) == 2 * (512 * 128 + 256 * 128 + 512 * 256)
     assert max(record.gap.values()) > 16
-    assert "torch.matmul(A, B.T)" in found.operator
+    assert record.theirs == {"max_atol": 1e-2}, "theirs is recorded, and ours is measured"
+    assert "torch.matmul(A, B.T)" in found.operator and "a note to the agent" not in found.operator
     assert not (tmp_path / "out" / found.name / "model_new.py.part").exists()
     sound(tmp_path, found.name)
 
@@ -122,6 +127,7 @@ def test_a_norm_is_judged_in_fp64_whatever_its_text_casts(tmp_path: Path, sandbo
     )
     record = convert(tmp_path, sandbox, NORM, workloads)
     assert record.unfit == ""
+    assert record.theirs == {}
     assert "other: has other numbers ({'eps': 0.5})" in record.dropped["workloads"]
     folder = tmp_path / "out" / "def_rmsnorm_h512"
     found = problem(folder.name, folder.parent)
@@ -161,6 +167,11 @@ FILE = {"type": "safetensors", "path": "a.safetensors", "tensor_key": "A"}
         ({"reference": "def ran(A, B):\n    return A"}, GEMMS, "its reference defines no function `run`"),
         ({"reference": "def run(A, B:"}, GEMMS, "its reference does not parse"),
         ({"reference": "def run(A, B):\n    return A @ B"}, GEMMS, "does not trace"),
+        (
+            {"reference": "def run(A, B):\n    assert A.min() < 9\n    return A @ B.T"},
+            GEMMS,
+            "does not trace: it reads values of",
+        ),
         ({"reference": "def run(A, B):\n    return (A @ B.T) * 0 + 1"}, GEMMS, "constant"),
         ({"reference": "def run(A, B):\n    C = A @ B.T\n    A.zero_()\n    return C"}, GEMMS, "changes its input 0"),
     ],

@@ -15,7 +15,7 @@ os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
 sys.path.insert(0, "/opt/task")
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 LEAST = 8
@@ -122,6 +122,10 @@ def main():
         base = trace(core, sizes)
     except Unfit:
         raise
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        raise Unfit(
+            "does not trace: it reads values of its tensors (such as by `assert` or .item()), or sizes depend on them"
+        ) from None
     except Exception as error:
         raise Unfit(f"does not trace: {type(error).__name__}: {str(error)[:200]}") from None
     if len(base["outputs"]) != 1:
