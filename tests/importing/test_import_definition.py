@@ -10,7 +10,7 @@ from command import Arena
 from arena.authoring import contract
 from arena.catalog import problem
 from arena.errors import DataError
-from arena.importing import definition, kernelbench
+from arena.importing import definition, folder, kernelbench
 from arena.importing.definition_format import Definition, Workload, read_definition, read_workloads
 from arena.importing.formula import value_of
 from arena.importing.records import Imported
@@ -141,6 +141,20 @@ def test_a_norm_is_judged_in_fp64_whatever_its_text_casts(tmp_path: Path, sandbo
     assert answer.dtype == exact.dtype
     assert float((answer - exact).abs().max()) < 1e-12  # the text rounds to bfloat16 and computes in fp32
     sound(tmp_path, folder.name)
+
+
+def test_casts_of_a_text_are_widened_and_bits_are_not() -> None:
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    known = {"torch": torch, "TorchFunctionMode": TorchFunctionMode}
+    exec((folder.TEMPLATES / "exact.py.part").read_text(), known)
+    x = torch.ones(4, dtype=torch.float64)
+    with known["Exact"]():  # type: ignore[operator]
+        wide = (x.to(torch.float32), x.half(), x.to(dtype=torch.bfloat16), torch.zeros(2, dtype=torch.float16), x.float() @ x)
+        kept = (x.to(torch.float8_e4m3fn), x.view(torch.float32), x.view(torch.int32), x.to(torch.int64))
+    assert {each.dtype for each in wide} == {torch.float64}
+    assert [each.dtype for each in kept] == [torch.float8_e4m3fn, torch.float32, torch.int32, torch.int64]
 
 
 def test_custom_inputs_are_new_for_each_seed(tmp_path: Path, sandbox: Sandbox) -> None:
