@@ -101,7 +101,7 @@ def nearest_lines(title: str, found: Mapping[str, Mapping[tuple[str, int], Found
     """One line on the wrong solutions that are least wrong, where any were measured."""
     least = []
     for stem, kept in found.items():
-        if stem.startswith("wrong_"):
+        if stem.startswith("wrong_") and kept:
             luckiest = {name: min(each for key, each in kept.items() if key[0] == name) for name, _ in kept}
             input_class, worst = max(luckiest.items(), key=lambda item: item[1])
             least.append((worst, input_class, stem))
