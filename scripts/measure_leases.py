@@ -1,13 +1,13 @@
 """Two GPUs of one host: agents that share one by turns, while an oracle is scored on the other.
 
     python scripts/measure_leases.py beside [--scores 10] [--problem fp8_gemm] [--hardware h100-sxm] [--json FILE]
-    python scripts/measure_leases.py serial
+    python scripts/measure_leases.py shared
     python scripts/measure_leases.py ends
 
 `beside` scores on GPU 0 while twelve scripted sessions think, compile and take turns on GPU 1, and as often alone. Half of
-the scores beside them come before those alone, half after. A score has one process and no counters. `serial` plays four such
-sessions one after the other, each of two turns and with GPU 1 to itself. Both print the use of GPU 1 as the driver reports it:
-the part of time in which a kernel ran, read five times a second. `ends` holds a lease for ever, and kills a client.
+the scores beside them come before those alone, half after. A score has one process and no counters. `shared` has these sessions
+at work without any score, and then one of them with GPU 1 to itself. Both print the use of GPU 1 as the driver reports it: the
+part of time in which a kernel ran, read five times a second. `ends` holds a lease for ever, and kills a client.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ AT_ONCE, THINK_S, WORK_S, LEASE_S = 12, 14, 2, 10
 JUDGE_CORES = 2
 """The sweep keeps so many processors for its judge, the last ones; the scores are taken on them."""
 READ_EVERY_S = 0.2
+SHARED_S = 64
 WORK = f"""import time, torch
 a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
 end = time.monotonic() + {WORK_S}
@@ -170,14 +171,19 @@ def beside(options: argparse.Namespace) -> None:
         print(f"  {shape.shape}: calls among others take {among[0] / among[1]:.4f} of the time alone")
 
 
-def serial(options: argparse.Namespace) -> None:
-    """Sessions one after the other, each with the GPU to itself."""
-    place = {"gpus": [0, 1], "judge": [0], "access": "exclusive", "parallel": 1}
-    began_s = time.monotonic()
-    with use(1) as readings, sweep(AGENT, 2, 4, options.problem, place) as process:
-        process.wait()
-    seconds = time.monotonic() - began_s
-    print(f"four sessions one after the other: {seconds:.0f} s, GPU 1 in use for {statistics.mean(readings):.1f} % of the time")
+def shared(options: argparse.Namespace) -> None:
+    """The use of a GPU that twelve sessions share, and of one that each has to itself, without their starts and ends."""
+    common: dict[str, Any] = {"gpus": [0, 1], "judge": [0]}
+    places = {
+        f"{AT_ONCE} sessions by turns": {**common, "access": "leased", "parallel": AT_ONCE, "lease": f"{LEASE_S}s"},
+        "one session after the other": {**common, "access": "exclusive", "parallel": 1},
+    }
+    for name, place in places.items():
+        with sweep(AGENT, ENDLESS, place["parallel"], options.problem, place):
+            time.sleep(2 * THINK_S)  # until all have started and some have had their first turn
+            with use(1) as readings:
+                time.sleep(SHARED_S)
+        print(f"{name}: GPU 1 in use for {statistics.mean(readings):.1f} % of {SHARED_S} s", flush=True)
 
 
 def ends(options: argparse.Namespace) -> None:
@@ -193,13 +199,13 @@ def ends(options: argparse.Namespace) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("beside", "serial", "ends"))
+    parser.add_argument("part", choices=("beside", "shared", "ends"))
     parser.add_argument("--scores", type=int, default=10)
     parser.add_argument("--problem", default="fp8_gemm")
     parser.add_argument("--hardware", default="h100-sxm")
     parser.add_argument("--json", type=Path, help="file that every score is added to")
     options = parser.parse_args()
-    {"beside": beside, "serial": serial, "ends": ends}[options.part](options)
+    {"beside": beside, "shared": shared, "ends": ends}[options.part](options)
 
 
 if __name__ == "__main__":

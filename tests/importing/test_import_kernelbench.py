@@ -43,6 +43,16 @@ def test_a_task_becomes_a_problem_that_keeps_the_contract(tmp_path, sandbox):
     assert broken == []  # among them: two threads that draw at once
 
 
+def test_sizes_that_belong_together_shrink_together(tmp_path, sandbox):
+    """A norm over a dimension that an input shows twice as large: neither number can be halved alone."""
+    forward = "    def forward(self, x):\n        return self.norm(torch.cat((x, x), -1))\n\n\nwide, features = 2048, 4096\n"
+    norm = "    def __init__(self, n):\n        super().__init__()\n        self.norm = nn.LayerNorm(n)\n"
+    tail = "def get_inputs():\n    return [torch.rand(1, 999, wide)]\n\ndef get_init_inputs():\n    return [features]\n"
+    assert convert(tmp_path, sandbox, HEAD + norm + forward + tail).unfit == ""
+    small = dict(problem("kb_l9_007", tmp_path / "out").shapes["cpu"][0])
+    assert 2 * small["wide"] == small["features"] < 4096
+
+
 def test_torchs_own_count_bounds_no_kernel(tmp_path, sandbox):
     """Multiplying by a diagonal matrix needs a thousandth of what torch multiplies: such a kernel is better, not a cheat."""
     assert convert(tmp_path, sandbox, body("torch.diag(x[0]) @ x.T")).unfit == ""

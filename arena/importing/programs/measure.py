@@ -77,6 +77,8 @@ def main():
             f"eager's answer is {max(low.values()):.2g} off its own in fp64: it depends on something besides its arguments"
         )
     if max(gap.values()) < order["least_gap"]:
+        if not any(high.values()):
+            raise Unfit(f"no gap: with some weights {order['coarser']} gives the very same answer as the allowed arithmetic")
         found = ", ".join(f"{m} {value:.2g}" for m, value in gap.items())
         raise Unfit(f"no gap: {order['coarser']} is only so many times as far off as the allowed arithmetic: {found}")
     least = math.sqrt(order["least_gap"])

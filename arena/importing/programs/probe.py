@@ -99,9 +99,12 @@ def smaller(core, sizes, names, fits, least_batch):
         next_shape = {**shape, name: shape[name] // 2}
         next_found = attempt(core, next_shape)
         if next_found is None:  # a square, or two sizes that belong together
-            alike = {other: shape[other] // 2 for other in names if shape[other] == shape[name]}
-            next_shape = {**shape, **alike}
-            next_found = attempt(core, next_shape) if len(alike) > 1 else None
+            alike = [other for other in names if shape[other] == shape[name]]
+            for together in (alike, *([name, other] for other in names if other not in alike and shape[other] >= 2 * LEAST)):
+                next_shape = {**shape, **{each: shape[each] // 2 for each in together}}
+                next_found = attempt(core, next_shape) if len(together) > 1 else None
+                if next_found is not None:
+                    break
         if next_found is None or next_found["bytes"] >= found["bytes"]:
             fixed.add(name)
         else:
