@@ -135,7 +135,7 @@ class RemoteMachine:
                 self._carry_out(order)
         for happened in self._node.poll(0.0 if self._answers else limit_s):
             self._answer(self._packed(happened))
-        self._heard_s = time.monotonic()  # packing may have taken long
+            self._heard_s = time.monotonic()  # packing may have taken long
         return sorted(self._answers.items())
 
     def _answer(self, answer: Answer) -> None:

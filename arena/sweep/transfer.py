@@ -31,7 +31,7 @@ def pack(folder: Path, *, work: bool = True) -> bytes:
     `work`: with the agent's workspace. Of that, links, devices and what cannot be read stay behind.
     """
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
+    with tarfile.open(fileobj=packed, mode="w") as tar:  # gzip takes ten seconds and more for the largest workspace
         left, left_files = WORK_BYTES, WORK_FILES
         for path in _files(folder, work=work):
             name = path.relative_to(folder)
@@ -78,7 +78,7 @@ def _content(path: Path, most: int | None) -> bytes | None:
 
 def member(packed: bytes, name: str) -> bytes | None:
     """One file of a packed run; None when it has none of that name."""
-    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as tar:
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as tar:
         content = tar.extractfile(name) if name in tar.getnames() else None
         return content.read() if content else None
 
@@ -98,7 +98,7 @@ def unpack(packed: bytes, run_id: str, root: Path) -> None:
         for name in ("agent", "work", "snapshots"):
             (hidden / name).mkdir(parents=True)
         (hidden / "lock").touch()
-    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as tar:
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as tar:
         entries = sorted(tar.getmembers(), key=lambda entry: LAST.index(entry.name) if entry.name in LAST else -1)
         for entry in entries:
             inside = PurePosixPath(entry.name)

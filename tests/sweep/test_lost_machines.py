@@ -227,7 +227,7 @@ def test_a_fault_of_another_run_loses_no_session(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("cells", [{"network": "open"}, {"allow": ["mirror.test"], "allow_private": True}])
-def test_no_agent_reaches_the_ports_of_ray(cells: dict[str, object]) -> None:
+def test_no_agent_reaches_the_ports_of_ray(cells: dict[str, Any]) -> None:
     sweep = SWEEP.model_copy(update={"hardware": "cpu", "cells": (Grid(models=("m",), problems="all", **cells),)})
     with pytest.raises(UsageError, match="reaches Ray's ports"):
         _hardware_on_ray(sweep, None)

@@ -114,7 +114,12 @@ def test_what_is_there_already_is_not_written_again(tmp_path: Path, monkeypatch:
     run, root = a_run(tmp_path / "there"), tmp_path / "here"
     safely: list[str] = []
     write = documents.write_bytes
-    monkeypatch.setattr(documents, "write_bytes", lambda path, data: (safely.append(path.name), write(path, data)))
+
+    def noted(path: Path, data: bytes) -> None:
+        safely.append(path.name)
+        write(path, data)
+
+    monkeypatch.setattr(documents, "write_bytes", noted)
     transfer.unpack(transfer.pack(run), run.name, root)
     assert {"manifest.json", "session.json", "result.yaml"} <= set(safely) and "notes" not in safely
     safely.clear()
@@ -183,7 +188,7 @@ def test_a_score_that_was_not_heard_counts(
 @pytest.mark.parametrize("name", ["../out", "/tmp/out", "a/../../out"])
 def test_a_run_from_elsewhere_writes_nowhere_else(tmp_path: Path, name: str) -> None:
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+    with tarfile.open(fileobj=packed, mode="w") as tar:
         tar.addfile(tarfile.TarInfo(name))
     with pytest.raises(DataError, match="is no file of a run folder"):
         transfer.unpack(packed.getvalue(), "r", tmp_path / "here")
