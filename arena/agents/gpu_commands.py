@@ -205,7 +205,7 @@ class GpuCommands:
                     code, note = self._turn(order, lease, answer, left)
                 else:
                     note = ""
-            except (ArenaError, OSError, ValueError, RuntimeError) as error:  # what an order does, and torch on a sick or full GPU
+            except (ArenaError, OSError, ValueError, RuntimeError) as error:  # torch, on a full or sick GPU
                 note = str(error)
                 self._log("gpu_failed", message=note)
             finally:
