@@ -126,7 +126,7 @@ def test_a_cell_that_is_sure_enough_has_no_further_trial(arena: Arena) -> None:
     line = BaselineLine(name="naive", title="t", verdict="passed", fraction=0.1, reference=True)
     found = record(hardware="cpu", problem_version=version, problem_digest=digest, lines=(line,))
     baselines.write(arena.home / "baselines", found)
-    done = arena("sweep", written(arena, **given, trials=18, stop={"when": {"half_width": 0.1}}))
+    done = arena("sweep", written(arena, **given, trials=18, stop={"when": {"half_width": 0.1}}), limit_s=250)
     assert done.code == 0, done.err
     assert verdicts(arena) == {("nop", "paged_attention", "missing"): 16}
     status = arena("sweep", "made", "--status").out
