@@ -24,7 +24,7 @@ from inspect_ai.solver import Solver, TaskState, generate, use_tools
 from inspect_ai.tool import Tool, ToolDef
 from inspect_ai.viewer import ViewerConfig
 
-from arena import catalog, paths
+from arena import catalog, inspect_model, paths
 from arena.files.text import render
 from arena.judge.sampling import GPU
 from arena.plan import problem_on
@@ -167,3 +167,5 @@ def _ends(text: str) -> str:
 
 TASKS = {name: task(name=name)(task_of(name)) for name in catalog.problems()}
 """Every problem's task; making them registers them with Inspect."""
+MODELS = (inspect_model.FileModel,)
+"""Arena's models of Inspect, registered likewise."""

@@ -112,6 +112,7 @@ def model_access(selected: SelectedModel, caps: Caps = Caps(), patience_s: float
         provider=model.provider,
         caps=caps,
         patience_s=patience_s,
+        turns=selected.turns,
     )
 
 

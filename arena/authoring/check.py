@@ -152,6 +152,7 @@ def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[F
         yield Finding(kind="order", name="oracle over naive", ok=True, got="skipped", detail=why)
     elif passed.keys() >= set(HONEST):
         yield _order(passed["oracle"], passed["naive"])
+    if passed.keys() >= set(HONEST):
         begin_s = time.monotonic()
         again = _repeat(passed["oracle"], lambda: score(solutions["oracle"], REPEATED[hardware.profile]), hardware.profile)
         yield again.model_copy(update={"seconds": round(time.monotonic() - begin_s, 1)})

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from arena import catalog
+from arena.authoring import scaffold
 from arena.cli import options
 from arena.cli.console import data, safe, tell, verdict
 from arena.sandboxes.backends import backend
@@ -23,6 +25,8 @@ def check(
     context: click.Context, pairs: options.Pairs, hardware_name: str | None, gpu: int, sandbox_name: str, as_json: bool
 ) -> None:
     """Check problems: the contract, degenerate answers, and the verdict of each solution against the one on its first line."""
+    for problem, _ in pairs:
+        scaffold.refuse_blanks(catalog.problem_folder(problem.name))
     sandbox = backend(sandbox_name)
     from arena.authoring.check import check_problem
     from arena.authoring.contract import Finding

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import rich_click as click
 
@@ -16,7 +16,11 @@ from arena.importing.records import Arithmetic, Import, Imported
 from arena.results.baselines import versions
 from arena.sandboxes.backends import backend
 
-FORMS = ("kernelbench",)
+if TYPE_CHECKING:
+    from arena.importing.kernelbench import Choices
+    from arena.sandboxes import Sandbox
+
+FORMS = ("kernelbench", "definition")
 
 
 @click.command("import")
@@ -59,7 +63,7 @@ FORMS = ("kernelbench",)
 @click.pass_context
 def import_(
     context: click.Context,
-    form: str,
+    form: Literal["kernelbench", "definition"],
     sources: tuple[str, ...],
     out: Path,
     sizes: Path | None,
@@ -69,42 +73,27 @@ def import_(
     sandbox_name: str,
     as_json: bool,
 ) -> None:
-    """Convert tasks of FORM kernelbench (files, folders, or FOLDER/NUMBER) into problems. Their code runs in a sandbox alone.
+    """Convert tasks of other benchmarks into problems. Their code runs in a sandbox alone.
+
+    FORM kernelbench takes files, folders, or FOLDER/NUMBER. FORM definition takes two files of FlashInfer-Bench or
+    SOL-ExecBench: a definition (JSON) and its workloads (JSON lines).
 
     import.yaml in the folder is written after each task; after an interrupt the same command goes on. Exit code 1 when a task
     is unfit: the table and import.yaml say why.
     """
-    import arena
-    from arena.importing import kernelbench, several
+    from arena.importing import kernelbench
 
     sandbox = backend(sandbox_name)
     if missing := sandbox.missing():
         raise UsageError(missing)
     choices = kernelbench.Choices(arithmetic, rules == "no-torch", _sizes(sizes))
-    paths = kernelbench.sources(sources)
-    head = Import(
-        benchmark="kernelbench",
-        commit=kernelbench.commit(paths[0]),
-        licence=kernelbench.licence(paths[0]),
-        arena_version=arena.__version__,
-        torch_version=versions(("torch",)).get("torch", ""),
-        tasks=(),
-    )
-    record = several.Record(out, head)
-    names = {path: kernelbench.problem_name(path, arithmetic) for path in paths}
-    _no_two_alike(names)
-    found = record.done({path: kernelbench.head(path, choices) for path in paths}, names)
-    for one in found.values():
-        _tell(one, "there already, ")
-    left = [path for path in paths if path not in found]
-
-    def convert(path: Path, folder: Path) -> Imported:
-        return kernelbench.convert(path, folder, sandbox, choices, note)
-
-    for path, one in several.convert_all(left, convert, record, at_once):
-        found[path] = one
-        _tell(one)
-    tasks = [found[path] for path in paths]
+    if form == "definition":
+        if len(sources) != 2:
+            raise UsageError("the form definition takes two files: DEFINITION.json WORKLOADS.jsonl")
+        work = _definition(_file(sources[0]), _file(sources[1]), choices, sandbox)
+    else:
+        work = _kernelbench(sources, choices, sandbox)
+    tasks = _convert(work, form, out, at_once)
     unfit = sum(not task.problem for task in tasks)
     ended = f"{len(tasks) - unfit} problems in {safe(out)}, {unfit} tasks unfit (import.yaml has the sizes and gates)"
     data(tasks) if as_json else tell(ended)
@@ -114,10 +103,84 @@ def import_(
         context.exit(1)
 
 
+class Work(NamedTuple):
+    """What is to be converted."""
+
+    heads: dict[Path, Imported]
+    """The record of each task before it is converted."""
+    names: dict[Path, str]
+    """The problem that each task would be."""
+    convert: Callable[[Path, Path], Imported]
+    """Converts a task into a folder."""
+
+
+def _kernelbench(sources: Sequence[str], choices: Choices, sandbox: Sandbox) -> Work:
+    from arena.importing import kernelbench
+
+    paths = kernelbench.sources(sources)
+    return Work(
+        {path: kernelbench.head(path, choices) for path in paths},
+        {path: kernelbench.problem_name(path, choices.arithmetic) for path in paths},
+        lambda path, folder: kernelbench.convert(path, folder, sandbox, choices, note),
+    )
+
+
+def _definition(path: Path, workloads: Path, choices: Choices, sandbox: Sandbox) -> Work:
+    from arena.importing import definition
+    from arena.importing.definition_format import read_definition, read_workloads
+
+    read = read_definition(path)
+    read_workloads(workloads, read)  # a broken file shows before anything is written
+    name = definition.problem_name(read, choices.arithmetic)
+    return Work(
+        {path: definition.head(path, workloads, choices, name)},
+        {path: name},
+        lambda path, folder: definition.convert(path, workloads, folder, sandbox, choices, note),
+    )
+
+
+def _convert(work: Work, form: Literal["kernelbench", "definition"], out: Path, at_once: int) -> list[Imported]:
+    """Convert what is left of the work, and tell of each task."""
+    import arena
+    from arena.importing import kernelbench, several
+
+    first = next(iter(work.heads))
+    head = Import(
+        benchmark=form,
+        commit=kernelbench.commit(first),
+        licence=kernelbench.licence(first),
+        arena_version=arena.__version__,
+        torch_version=versions(("torch",)).get("torch", ""),
+        tasks=(),
+    )
+    record = several.Record(out, head)
+    _no_two_alike(work.names)
+    found = record.done(work.heads, work.names)
+    for one in found.values():
+        _tell(one, "there already, ")
+    left = [path for path in work.heads if path not in found]
+    for path, one in several.convert_all(left, work.convert, record, at_once):
+        found[path] = one
+        _tell(one)
+    return [found[path] for path in work.heads]
+
+
+def _file(source: str) -> Path:
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise UsageError(f"{source}: no such file")
+    return path
+
+
 def _tell(one: Imported, already: str = "") -> None:
     gap = f"gap {max(one.gap.values()):.0f}" if one.gap else ""
     if one.problem:
         tell(f"  [green]fit  [/] {safe(one.problem):16} {safe(one.source)}  {already}{gap}")
+        if left := one.dropped.get("workloads"):
+            tell(f"        without {safe(left)}")
+        if one.theirs:
+            ours, theirs = (", ".join(f"{key} {value:g}" for key, value in each.items()) for each in (one.tolerance, one.theirs))
+            tell(f"        tolerance {safe(ours)}; the workload's own, which is not used: {safe(theirs)}")
     else:
         tell(f"  [red]unfit[/] {safe(one.source)}: {already}{safe(one.unfit)}")
 

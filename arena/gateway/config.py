@@ -56,6 +56,8 @@ class ModelAccess:
     """PEM file of further certificate authorities."""
     answers_as: tuple[str, ...] = ()
     """Further names under which the same model may answer."""
+    turns: int | None = None
+    """Answers that the run may get, one after the other: the next request ends it. None: as many as its caps allow."""
 
 
 @dataclass(frozen=True)

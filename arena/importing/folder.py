@@ -23,6 +23,7 @@ CLASSES = {
     "weights": "weights other than a new module's, those of norms too",
 }
 OUTPUT = "out"
+NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 MODEL_NEW = "model_new.py.part"
 """What `arena score --as kernelbench` appends to a ModelNew."""
 
@@ -39,18 +40,13 @@ class Facts:
     arithmetic: Arithmetic
     probed: Probed
     rules: bool
+    exact: bool = False
+    """Whether the task's text chooses types of its own, which the reference widens to fp64."""
 
     @property
     def half(self) -> bool:
-        """Whether the task's own tensors are of 16 bits."""
-        return any(dtype in ("float16", "bfloat16") for dtype, _ in self.probed.cpu.inputs)
-
-    @property
-    def rate(self) -> str:
-        """The arithmetic of the ceiling."""
-        if self.half:
-            return "fp16" if any(dtype == "float16" for dtype, _ in self.probed.cpu.inputs) else "bf16"
-        return self.arithmetic
+        """Whether some of the task's own tensors are of 16 bits or less."""
+        return any(dtype in NARROW for dtype, _ in (*self.probed.cpu.inputs, *self.probed.cpu.outputs))
 
     @property
     def coarser(self) -> str:
@@ -87,6 +83,7 @@ def unprobed(
         "parameters": "()",
         "scalars": (),
         "places": pprint.pformat(dict(places), width=110, compact=True, sort_dicts=False),
+        "exact": "",
     }
 
 
@@ -97,6 +94,7 @@ def core(facts: Facts) -> dict[str, Any]:
         "forward": facts.probed.forward,
         "parameters": pprint.pformat(tuple(facts.probed.parameters), width=110, compact=True),
         "scalars": tuple(facts.probed.scalars),
+        "exact": (TEMPLATES / "exact.py.part").read_text(encoding="utf-8") if facts.exact else "",
     }
 
 
@@ -105,10 +103,10 @@ def reference(facts: Facts) -> str:
     return render(TEMPLATES / "reference.py.j2", **core(facts))
 
 
-def hidden(facts: Facts, classes: Sequence[str]) -> str:
-    """hidden.py."""
+def hidden(facts: Facts, classes: Sequence[str], extra: Sequence[Mapping[str, int]] = ()) -> str:
+    """hidden.py. `extra` are shapes for a GPU that are never timed."""
     written = "(" + "".join(f'"{name}", ' for name in classes).rstrip(" ") + ")" if classes else "()"
-    return render(TEMPLATES / "hidden.py.j2", **core(facts), classes=written, rate=facts.rate)
+    return render(TEMPLATES / "hidden.py.j2", **core(facts), classes=written, extra=tuple(map(dict, extra)))
 
 
 def solution(facts: Facts, kind: str, first: str, what: str, *, tf32: bool | None = None, coarser: str | None = None) -> str:
@@ -217,16 +215,31 @@ def _named(name: str, number: int, side: str, traces: Mapping[str, Trace], shape
     return named
 
 
-def write(folder: Path, facts: Facts, measured: Measured) -> None:
-    """Write all files. The caller has made sure that the folder is new."""
-    found = problem(facts, measured)
-    Problem.model_validate(found | {"name": facts.name})
+def write(
+    folder: Path,
+    facts: Facts,
+    measured: Measured,
+    found: Mapping[str, Any] | None = None,
+    extra: Sequence[Mapping[str, int]] = (),
+) -> None:
+    """Write all files. The caller has made sure that the folder is new.
+
+    Args:
+        folder: where to.
+        facts: of the task.
+        measured: its gate.
+        found: problem.yaml of a task that is no module; it takes no ModelNew.
+        extra: further shapes for a GPU, which are never timed.
+    """
+    model, found = found is None, found or problem(facts, measured)
+    Problem.model_validate({**found, "name": facts.name})
     folder.mkdir(parents=True)
     for place, files in (("solutions", solutions(facts, weights_vary=measured.weights_vary)), ("baselines", baselines(facts))):
         (folder / place).mkdir()
         for name, text in files:
             documents.write_text(folder / place / f"{name}.py", text)
     documents.write_text(folder / "reference.py", reference(facts))
-    documents.write_text(folder / "hidden.py", hidden(facts, measured.classes))
-    documents.write_text(folder / MODEL_NEW, model_new(facts))
+    documents.write_text(folder / "hidden.py", hidden(facts, measured.classes, extra))
+    if model:
+        documents.write_text(folder / MODEL_NEW, model_new(facts))
     documents.write_yaml(folder / "problem.yaml", found)

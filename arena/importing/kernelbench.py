@@ -29,6 +29,8 @@ MOST_BYTES = 1_000_000_000
 """Of one call on a GPU: inputs, fp64 reference, and the judge's and the worker's share must fit its memory."""
 SMALL_BYTES, SMALL_FLOPS = 4_000_000, 100_000_000
 """Of one call on a CPU."""
+LEAST_SIZE = 8
+"""Numbers below it are kernel sizes, strides and dimensions rather than sizes, except for a batch."""
 PROBE_S, MEASURE_S = 180.0, 300.0
 LEAST_ERROR = 2.0**-24
 """A gate is never measured from less: what eager computes exactly, another honest kernel may round."""
@@ -101,15 +103,24 @@ def convert(
         task = parse(path.read_bytes())
         facts = _probed(task, path, name, sandbox, choices)
         note(f"{name}: measuring its gate")
-        measured = _measured(facts, sandbox)
+        measured = measure(facts, sandbox)
         folder.write(out, facts, measured)
-    except Unfit as unfit:
-        return known.model_copy(update={"unfit": str(unfit)})
-    except ValidationError as error:
-        first = error.errors()[0]
-        reason = f"its report is out of bounds: {'.'.join(map(str, first['loc']))}: {first['msg'][:160]}"
-        return known.model_copy(update={"unfit": reason})
-    original, gpu = facts.probed.original, facts.probed.gpu
+    except (Unfit, ValidationError) as reason:
+        return known.model_copy(update={"unfit": why(reason)})
+    return recorded(known, facts, measured)
+
+
+def why(reason: Unfit | ValidationError) -> str:
+    """Why a task is unfit, in a few words."""
+    if isinstance(reason, Unfit):
+        return str(reason)
+    first = reason.errors()[0]
+    return f"its report is out of bounds: {'.'.join(map(str, first['loc']))}: {first['msg'][:160]}"
+
+
+def recorded(known: Imported, facts: Facts, measured: Measured) -> Imported:
+    """The record of a task that became a problem."""
+    name, original, gpu = facts.name, facts.probed.original, facts.probed.gpu
     found = {
         "problem": name,
         "original_bytes": original.bytes,
@@ -137,6 +148,7 @@ def _probed(task: Task, path: Path, name: str, sandbox: Sandbox, choices: Choice
         "most_bytes": MOST_BYTES,
         "small_bytes": SMALL_BYTES,
         "small_flops": SMALL_FLOPS,
+        "least": LEAST_SIZE,
     }
     origin, terms = f"{path.parent.name}/{path.name}", licence(path)
     every = folder.unprobed(task, title, origin, terms, dict.fromkeys(task.numbers, (0, 0)))
@@ -147,8 +159,8 @@ def _probed(task: Task, path: Path, name: str, sandbox: Sandbox, choices: Choice
     return Facts(task, name, title, origin, terms, choices.arithmetic, probed, choices.rules)
 
 
-def _measured(facts: Facts, sandbox: Sandbox) -> Measured:
-    """The gate of a task."""
+def measure(facts: Facts, sandbox: Sandbox) -> Measured:
+    """The gate of a task, measured in the sandbox."""
     texts = {
         "problem/__init__.py": "",
         "problem/reference.py": folder.reference(facts),

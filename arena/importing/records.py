@@ -131,7 +131,9 @@ class Imported(Record):
     gap: Mapping[Metric, float] = {}
     classes: tuple[str, ...] = ()
     dropped: Mapping[str, str] = {}
-    """Classes that cannot be judged, with the reason."""
+    """Classes that cannot be judged, with the reason; and `workloads`, those of a definition that are no shapes."""
+    theirs: Mapping[str, float] = {}
+    """The tolerance of the benchmark itself, where a workload names one. It is not used."""
 
     def same(self, other: Imported) -> bool:
         """Whether both are of one file, with the same choices, and by the same arena."""

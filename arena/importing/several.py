@@ -23,10 +23,13 @@ class Record:
     """The record of a folder of imports, written again after each task."""
 
     def __init__(self, out: Path, head: Import) -> None:
-        """`head` has no tasks: those of earlier imports into `out` are kept. DataError when its record cannot be read."""
+        """`head` has no tasks: those of earlier imports into `out` are kept. DataError when its record cannot be read, UsageError
+        when it is of another benchmark."""
         self.out, self.head = out, head
-        before = documents.read_yaml(out / RECORD, Import).tasks if (out / RECORD).is_file() else ()
-        self.tasks = {(task.source, task.arithmetic): task for task in before}
+        before = documents.read_yaml(out / RECORD, Import) if (out / RECORD).is_file() else head
+        if before.benchmark != head.benchmark:
+            raise UsageError(f"{out / RECORD} is of imports of the form {before.benchmark}: choose another --out")
+        self.tasks = {(task.source, task.arithmetic): task for task in before.tasks}
 
     def done(self, heads: Mapping[Path, Imported], names: Mapping[Path, str]) -> dict[Path, Imported]:
         """Those of the tasks that need no work. UsageError when a folder is there that is none of theirs."""

@@ -94,7 +94,7 @@ class Problem(Record):
     work: Work
     imported: bool = False
     """True for a problem that a program converted from another benchmark. It has no oracle written by hand: the problem check
-    asks neither for its order nor for its repeat."""
+    does not ask that its oracle is faster than naive."""
     distribution: str
     """The distribution of the public inputs, in words."""
     stress: tuple[str, ...] = ()

@@ -209,6 +209,26 @@ def test_five_turns_keep_the_fastest_file_that_passed(arena: Arena, tmp_path: Pa
     assert (cell["turns"], cell["effort"]) == (5, "none")
 
 
+@needs_sandbox
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_loop_that_ignores_its_turns_is_stopped(turns: int, arena: Arena, tmp_path: Path) -> None:
+    """Its program is edited to ask on and on. The gateway ends the run, and what lies there by then is the submission."""
+    quick_kit(arena)
+    program = arena.tree / "harnesses" / "loop.py"
+    text = program.read_text()
+    greedy = text.replace('settings["turns"] == 1', "False").replace('range(1, settings["turns"] + 1)', "range(1, 9)")
+    assert greedy.count("range(1, 9)") == 1
+    program.write_text(greedy)
+    made = [fenced(f"# right {number}\ndef solution(): ...") for number in range(1, 9)]
+    with started(tmp_path / "log", *answers(tmp_path, *made)) as stub:
+        session = played(arena, routed(arena, stub), "model", "loop/chat/m-1", "effort", "none", "turns", str(turns))
+        requests = stub.requests()
+    assert session["agent_status"] == "budget_exhausted"
+    assert "the run's turns are used up" in session["message"]
+    assert (len(requests), session["usage"]["requests"]) == (turns, turns)
+    assert "# right 1" in (arena.runs[-1] / "solution.py").read_text()  # equally fast, the first stays
+
+
 @pytest.mark.slow
 @needs_sandbox
 def test_a_real_run_is_scored_and_recorded(arena: Arena, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ COMMANDS = (
     "baseline",
     "sandbox",
     "list",
+    "new-problem",
     "show",
     "open",
     "site",

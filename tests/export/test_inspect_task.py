@@ -1,6 +1,8 @@
 """Arena's problems as tasks of Inspect, with a mock model and the real judge."""
 
 import json
+import subprocess
+import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,38 @@ def test_an_answer_is_scored_by_the_judge(arena: Arena, tmp_path: Path):
     assert score["metadata"]["score"]["verdict"] == "incorrect"
     asked = found["messages"][0]["content"]
     assert "def reference" in asked and "no tools" in asked and "minutes" not in asked
+
+
+@needs_sandbox
+@pytest.mark.parametrize(("name", "answer"), [("wrong_window", "incorrect"), ("naive", "passed")])
+def test_the_command_line_ends_in_a_score(name: str, answer: str, arena: Arena, tmp_path: Path):
+    """`inspect eval` as its user calls it, with a model that is a file: no key, and nothing from the network."""
+    arena.one_shape()
+    model = f"arena_file/{SHIPPED.relative_to(ROOT)}/{name}.py"
+    words = ["eval", "arena/paged_attention", "--model", model, "-T", "hardware=cpu", "--log-dir", str(tmp_path / "logs")]
+    done = subprocess.run(
+        [sys.executable, "-m", "inspect_ai", *words, "--display", "plain", "--log-format", "json"],
+        env=arena.environment(),
+        cwd=arena.tree,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    [file] = (tmp_path / "logs").glob("*.json")
+    log = json.loads(file.read_text())
+    [sample] = log["samples"]
+    assert (log["status"], sample["scores"]["arena_judge"]["answer"]) == ("success", answer), sample
+    value = log["results"]["scores"][0]["metrics"]["mean"]["value"]
+    assert 0 < value <= 1 if answer == "passed" else value == 0
+
+
+def test_a_model_that_is_no_file_is_named(tmp_path: Path):
+    from arena.errors import UsageError
+    from arena.inspect_model import FileModel
+
+    with pytest.raises(UsageError, match=r"arena_file/absent\.py: no such file"):
+        FileModel("absent.py")
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ LAYERS = [
     {"sandboxes", "gateway"},
     {"agents", "judge"},
     {"plan", "run_cell", "authoring", "importing", "curve"},
-    {"doctor", "api", "sweep", "site"},
+    {"doctor", "api", "sweep", "site", "inspect_model"},
     {"export", "inspect_task"},
     {"cli"},
     {"__main__"},

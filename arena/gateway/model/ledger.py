@@ -126,6 +126,12 @@ class Ended:
     event: Literal["ended"] = "ended"
 
     @property
+    def is_turn(self) -> bool:
+        """Whether the program has an answer, or a part of one that it left. A fault of the provider is none, and asked again."""
+        read = self.first_byte_s is not None and self.status is not None and self.status < 300
+        return read and self.how in ("whole", "refused", "unread", "left")
+
+    @property
     def unmetered(self) -> bool:
         """Whether the answer, or the part that arrived, may have used more than its numbers show."""
         answered = self.how in ("left", "stalled") if self.status is None else self.status < 300

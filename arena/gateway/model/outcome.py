@@ -46,7 +46,7 @@ class Ending:
 
 
 ENDINGS = (
-    Ending("a request after the run's requests, tokens or dollars are used up", ("agent",), "budget_exhausted"),
+    Ending("a request after the run's requests, turns, tokens or dollars are used up", ("agent",), "budget_exhausted"),
     Ending("the ledger is full", ("agent",), "budget_exhausted"),
     Ending("the ledger cannot be written", ("user", "agent"), "crashed"),
     Ending("the gateway itself fails, a bug of arena", ("arena", "agent"), "crashed"),

@@ -231,7 +231,7 @@ class Gateway(RunState):
             return web.Response(body=body, content_type="application/json")
         async with self._slots, self._body(request) as data:
             model_request = policy.check_body(self._access, endpoint, request.headers, data)
-            self.admit()
+            self.admit(endpoint)
             return await self._exchange(upstream, request, endpoint, model_request, data)
 
     async def _exchange(

@@ -87,6 +87,10 @@ class RunState:
         self._doubt: tuple[float, Doubt] | None = None
         """The first doubt that no request of arena's own has settled, and when it arose, on the monotonic clock."""
         self._backoff_s = 0.0
+        self._turns = 0
+        """Answers that count against the run's turns."""
+        self._turns_open = 0
+        """Requests to the model that have gone out and not ended."""
 
     @property
     def backoff_s(self) -> float:
@@ -188,11 +192,20 @@ class RunState:
         """Record a request of arena's own, and how it failed, if it did."""
         self._write(Checked(_now(), self.now_s(), own_failure, conclusive))
 
-    def admit(self) -> None:
-        """Refusal when the run is over or a cap is used up. Programs do not retry this status."""
-        if self.stop is None and (stop := caps_exhausted(self._access, self._ledger.totals)):
+    def admit(self, endpoint: Endpoint) -> None:
+        """Refusal when the run is over, or a cap or its turns are used up. Programs do not retry this status, except 503.
+
+        `begin` must follow before anything else runs: two requests at once are never two turns for one.
+        """
+        stop, turns = caps_exhausted(self._access, self._ledger.totals), self._access.turns
+        if turns is not None and endpoint.kind == "model" and self._turns >= turns:
+            answers = "one answer" if turns == 1 else f"{turns} answers"
+            stop = stop or Stop("budget_exhausted", f"the run's turns are used up: its model may give {answers} (--turns)")
+        if self.stop is None and stop:
             self.end_run(stop)
         self._check_running()
+        if turns is not None and endpoint.kind == "model" and self._turns_open:
+            raise Refusal(503, "an answer is still under way, and a run with a number of turns gets one at a time")
 
     def begin(self, endpoint: Endpoint, request: ModelRequest) -> Began:
         """Record that a request is about to go out. Refusal when the ledger cannot be written."""
@@ -212,12 +225,15 @@ class RunState:
         )
         self._write(line)
         self._check_running()
+        self._turns_open += line.kind == "model"
         return line
 
     def end(self, began: Began, line: Ended) -> None:
         """Record the end of a request, and end the run when that is due."""
         if line.how == "error" and line.status in AFTER_SUCCESS and self._ledger.totals.answered:
             line = replace(line, how="rejected")
+        self._turns_open -= began.kind == "model"
+        self._turns += began.kind == "model" and line.is_turn
         self._write(line)
         if self.ending:
             return

@@ -41,7 +41,10 @@ def main():
 
     def answer(name, inputs, like):
         out = torch.full(like.shape, math.nan, dtype=getattr(torch, order["dtype"]))
-        solution[name](*(t.clone() for t in inputs), out)
+        given = [t.clone() for t in inputs]
+        solution[name](*given, out)
+        if changed := [number for number, t in enumerate(given) if not same(t, inputs[number])]:
+            raise Unfit(f"changes its input {changed[0]} in place, which a solution may not")
         return out
 
     def errors(out, ref):
@@ -132,10 +135,10 @@ def unusable(name, reference, hidden, shape, answer, errors, tolerance):
     if name == "weights" and not reference.PARAMETERS:
         return "there are none"
     for seed in SEEDS:
-        inputs = hidden.make_inputs(shape, seed, name)
         if name != "weights" and not reference.make_inputs(shape, seed)[0].is_floating_point():
             return "the first input holds no fractions"
         try:
+            inputs = hidden.make_inputs(shape, seed, name)
             ref = reference.reference(*inputs)
         except (RuntimeError, IndexError, ValueError) as error:
             return f"{type(error).__name__}"
@@ -152,6 +155,11 @@ def degenerate(ref):
         yield "a constant", torch.full_like(ref, ref.mean().item())
     if ref.dim() and ref.shape[-1] > 1:
         yield "the row's mean", ref.mean(-1, keepdim=True).expand_as(ref)
+
+
+def same(one, other):
+    """Bit by bit, so that NaN equals itself."""
+    return torch.equal(one.contiguous().reshape(-1).view(torch.uint8), other.contiguous().reshape(-1).view(torch.uint8))
 
 
 def load(name):

@@ -1,7 +1,8 @@
 """Find a task's tensors, sizes and work, on fake tensors that take no memory. Runs in a sandbox; standard library and torch.
 
-Input: {"sizes": {name: number}, "most_bytes", "small_bytes", "small_flops", "given": {profile: {name: number}}}; core.py
-lies beside it. Output: {"sizes": {name: [tensor, dimension]}, "gpu", "cpu", "original", "parameters", ...}, or {"unfit": reason}.
+Input: {"sizes": {name: number}, "most_bytes", "small_bytes", "small_flops", "least", "given": {profile: {name: number}}}; core.py
+lies beside it, and numbers below `least` are no sizes. Output: {"sizes": {name: [tensor, dimension]}, "gpu", "cpu", "original",
+"parameters", ...}, or {"unfit": reason}.
 """
 
 import json
@@ -14,11 +15,11 @@ os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
 sys.path.insert(0, "/opt/task")
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 LEAST = 8
-"""Numbers below it are kernel sizes, strides and dimensions rather than sizes, except for a batch."""
+"""No size but the batch is halved to less."""
 HALVES = 40
 
 
@@ -65,11 +66,11 @@ def attempt(core, shape, **options):
         return None
 
 
-def visible(core, sizes, base):
+def visible(core, sizes, base, least):
     """The sizes that a tensor shows: twice the number gives one of its dimensions twice the size. Where, and of which tensor."""
     found = {}
     for name, value in sizes.items():
-        if value < LEAST and "batch" not in name:
+        if value < least and "batch" not in name:
             continue
         other = attempt(core, {**sizes, name: 2 * value}, count=False)
         for number, ((_, before), (_, after)) in enumerate(zip(base["inputs"], other["inputs"]) if other else ()):
@@ -121,6 +122,10 @@ def main():
         base = trace(core, sizes)
     except Unfit:
         raise
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        raise Unfit(
+            "does not trace: it reads values of its tensors (such as by `assert` or .item()), or sizes depend on them"
+        ) from None
     except Exception as error:
         raise Unfit(f"does not trace: {type(error).__name__}: {str(error)[:200]}") from None
     if len(base["outputs"]) != 1:
@@ -129,7 +134,7 @@ def main():
         raise Unfit(
             f"an output of {base['outputs'][0][0]}: equal values have several right answers, and the kit's metrics do not fit"
         )
-    names = visible(core, sizes, base)
+    names = visible(core, sizes, base, order["least"])
     if not names:
         raise Unfit("no size: none of the module's numbers is a dimension of an input")
     given = order["given"]

@@ -1,0 +1,98 @@
+"""The text of a module that computes a definition at the sizes of one workload: a task of the other import's form. Pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from arena.importing.definition_format import Definition, Scalar, Spec, Workload
+from arena.importing.task import Unfit
+
+OWN_NAMES = {"run", "self", "torch", "task", "Model", "get_inputs", "get_init_inputs", "custom_inputs"}
+"""Names of the module that is written here."""
+
+
+def module(definition: Definition, workload: Workload) -> str:
+    """The text of a module that computes the definition, at the sizes of one workload."""
+    try:
+        tree = ast.parse(definition.reference)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Unfit(f"its reference does not parse: {type(error).__name__}") from None
+    defined = {each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+    if "run" not in defined:
+        raise Unfit("its reference defines no function `run`")
+    custom = definition.custom_inputs_entrypoint
+    if custom is not None and custom not in defined:
+        raise Unfit(f"its reference defines no function {custom!r}, its custom_inputs_entrypoint")
+    if custom is not None:
+        tree = _Renamed(custom, "custom_inputs").visit(tree)
+        defined = defined - {custom}
+    if taken := sorted(defined & ((OWN_NAMES - {"run"}) | {*definition.axes})):
+        raise Unfit(f"its reference defines {taken[0]}, a name that the import or an axis has")
+    sizes, arguments = definition.sizes(workload.axes), ", ".join(definition.inputs)
+    shown = {axis for spec in definition.inputs.values() for axis in spec.shape or ()}
+    numbers = [f"{axis} = {sizes[axis]}" for axis in definition.axes if axis in shown or custom]
+    [output] = definition.outputs
+    lines = [
+        "import torch",
+        ast.unparse(tree),
+        "class Model(torch.nn.Module):",
+        f"    def forward(self, {arguments}):",
+        f"        found = run({arguments})",
+        f"        found = found[{output!r}] if isinstance(found, dict) else found",
+        "        return found[0] if isinstance(found, (tuple, list)) and len(found) == 1 else found",
+        *numbers,
+        "def get_inputs():",
+        *(f"    {line}" for line in _draws(definition, workload)),
+        "def get_init_inputs():",
+        "    return []",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class _Renamed(ast.NodeTransformer):
+    """Gives a function another name, wherever the text uses it."""
+
+    def __init__(self, name: str, other: str) -> None:
+        self.name, self.other = name, other
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """A definition, and all that is in it."""
+        node.name = self.other if node.name == self.name else node.name
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """A use."""
+        return ast.copy_location(ast.Name(self.other, node.ctx), node) if node.id == self.name else node
+
+
+def _draws(definition: Definition, workload: Workload) -> Iterable[str]:
+    """The lines that return the inputs."""
+    if any(source.type == "custom" for source in workload.inputs.values()):
+        axes = ", ".join(f"{axis!r}: {axis}" for axis in definition.axes)
+        yield f"drawn = custom_inputs({{{axes}}}, torch.device('cpu'))"
+        yield f"return [{', '.join(f'drawn[{name!r}]' for name in definition.inputs)}]"
+        return
+    drawn = []
+    for name, spec in definition.inputs.items():
+        source = workload.inputs[name]
+        drawn.append(repr(source.value) if isinstance(source, Scalar) else _draw(definition, spec))
+    yield f"return [{', '.join(drawn)}]"
+
+
+def _draw(definition: Definition, spec: Spec) -> str:
+    """An expression for random values, of the distribution of FlashInfer-Bench."""
+    dims = "".join(f"{axis}, " for axis in spec.shape or ())
+    if spec.dtype == "bool":
+        return f"torch.randint(0, 2, ({dims})) > 0"
+    if spec.dtype in ("int8", "uint8", "int16", "int32", "int64"):
+        low, high = {"int8": (-128, 128), "uint8": (0, 256)}.get(spec.dtype, (-1024, 1024))
+        return f"torch.randint({low}, {high}, ({dims}), dtype=torch.{spec.dtype})"
+    if spec.dtype.startswith("float8"):
+        return f"torch.randn(({dims})).clamp(-2, 2).to(torch.{spec.dtype})"
+    return f"torch.randn(({dims}), dtype=torch.{spec.dtype})"
+
+
+def scalars(workload: Workload) -> dict[str, bool | int | float]:
+    """The inputs of a workload that are Python numbers."""
+    return {name: source.value for name, source in workload.inputs.items() if isinstance(source, Scalar)}
