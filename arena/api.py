@@ -14,6 +14,7 @@ from arena.run_cell import run_cell
 from arena.sandboxes.backends import backend
 from arena.schema import Annotation, Problem, Score
 from arena.submission import NoSubmission, Submission, collect, submission_of
+from arena.sweep import gpu_locks
 
 
 def score(
@@ -47,10 +48,11 @@ def score(
     digest, chosen = catalog.problem_digest(asked.name), backend(sandbox)
     submission = _submission(path_or_source)
     report("looking at the machine")
-    judge.preflight(found, gpu)
-    if isinstance(submission, str):
-        return judge.missing(submission, asked, found, digest)
-    return judge.score(submission, asked, found, digest=digest, sandbox=chosen, report=report, gpu=gpu)
+    with gpu_locks.held_by("arena score", found, frozenset({gpu})):
+        judge.preflight(found, gpu)
+        if isinstance(submission, str):
+            return judge.missing(submission, asked, found, digest)
+        return judge.score(submission, asked, found, digest=digest, sandbox=chosen, report=report, gpu=gpu)
 
 
 def run(
@@ -74,7 +76,9 @@ def run(
     Raises:
         ArenaError: something that the run needs is missing, every fault at once; or the sandbox or the judge's device failed.
     """
-    return run_cell(plan(problem, model, **options), report)
+    spec = plan(problem, model, **options)
+    with gpu_locks.held_by("arena run", spec.hardware, frozenset({spec.gpu})):
+        return run_cell(spec, report)
 
 
 def load_problem(name: str) -> Problem:

@@ -4,7 +4,7 @@ import fcntl
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -101,6 +101,7 @@ def judge_run(
     *,
     beside: str = "",
     sampling: Sampling | None = None,
+    hold: Callable[[Hardware, frozenset[int]], AbstractContextManager[None]] = lambda hardware, gpus: nullcontext(),
 ) -> Annotation:
     """Score a run whose session has ended but that has no score, or whose judge failed. Nothing of the session is played again.
 
@@ -109,6 +110,7 @@ def judge_run(
         gpu: index of the GPU; without it the run's own.
         beside: what else is at work on this machine meanwhile, for the record.
         sampling: replaces the published effort, for a demonstration with built-in agents. The score says so; no command takes it.
+        hold: keeps others from the GPU meanwhile, where no sweep does so already.
 
     Raises:
         UsageError: there is nothing to judge, or it would not be the same measurement.
@@ -137,8 +139,9 @@ def judge_run(
         bench = Bench(
             catalog.problem(cell.problem), catalog.hardware(cell.hardware), number, backend(manifest["sandbox"]), sampling
         )
-        judge.preflight(bench.hardware, bench.gpu)
-        annotation = _judge(bench, cell, ended, submission, run, report, beside)
+        with hold(bench.hardware, frozenset({bench.gpu})):
+            judge.preflight(bench.hardware, bench.gpu)
+            annotation = _judge(bench, cell, ended, submission, run, report, beside)
     render()
     return annotation
 

@@ -89,6 +89,8 @@ def test_trials_are_runs_of_one_cell(arena: Arena) -> None:
     assert "nop on paged_attention, trial 2: missing   (2 of 2 trials)" in done.err
     places = [json.loads((run / "manifest.json").read_text())["sweep"] for run in arena.runs]
     assert [place["trial"] for place in places] == [1, 2] and places[0]["name"] == places[1]["name"]
+    before, name, _ = done.err.partition(f"`arena sweep {places[0]['name']}` goes on")
+    assert name and "trial 1" not in before, "who kills it knows how to go on"
     assert len(consistent(arena)) == 2
     board = json.loads(arena.board()["leaderboard.json"])
     [entry] = board["tables"][0]["rows"][0]["entries"].values()

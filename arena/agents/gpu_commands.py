@@ -199,21 +199,29 @@ class GpuCommands:
             while not self._one.acquire(timeout=POLL_S):
                 if left():
                     return
-            lease = None
+            lease, code, note = None, FAILED, "an error of arena's own has ended this command"
             try:
-                lease = None if left() else self._wait(answer, left)
-                code, note = self._turn(order, lease, answer, left) if lease else (FAILED, "")
-            except (ArenaError, OSError, ValueError, RecursionError) as error:  # whatever an order does, it ends with an answer
-                code, note = FAILED, str(error)
+                if not left() and (lease := self._wait(answer, left)):
+                    code, note = self._turn(order, lease, answer, left)
+                else:
+                    note = ""
+            except (ArenaError, OSError, ValueError, RuntimeError) as error:  # torch, on a full or sick GPU
+                note = str(error)
                 self._log("gpu_failed", message=note)
-            if lease is None or self._ended_turn(0.0):  # before a client that may be slow to read
-                self._one.release()
+            finally:
+                self._end(answer, lease, code, note)
+
+    def _end(self, answer: Answers, lease: Lease | None, code: int, note: str) -> None:
+        """Answer the client, and let the next one have its turn, whatever fails here: `close` waits for that."""
+        try:
+            if slow := lease is not None and not self._ended_turn(0.0):
                 answer.last(code, note)
-                return
-            answer.last(code, note)
-            while not self._ended_turn(POLL_S) and not self._over.is_set():
-                pass
+                while not self._ended_turn(POLL_S) and not self._over.is_set():
+                    pass
+        finally:
             self._one.release()
+        if not slow:  # without the lock: a client may be slow to read
+            answer.last(code, note)
 
     def _turn(self, order: Order, lease: Lease, answer: Answers, left: Callable[[], bool]) -> tuple[int, str]:
         """Run the command under its lease; its exit code, and a note to the client."""

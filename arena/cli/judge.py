@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import rich_click as click
@@ -14,6 +15,7 @@ from arena.cli.run import show_run
 from arena.cli.show import find_run
 from arena.results import run_folder
 from arena.run_cell import judge_run
+from arena.sweep import gpu_locks
 
 
 @click.command()
@@ -28,7 +30,7 @@ def judge(context: click.Context, run_id: str, gpu: int | None, as_json: bool) -
     name = found.stem if isinstance(found, Path) else found.run.run_id
     state = run_folder.read_state(paths.workspaces(), name)
     with Display() as display:
-        annotation = judge_run(state, gpu, display.show)
+        annotation = judge_run(state, gpu, display.show, hold=partial(gpu_locks.held_by, "arena judge"))
     data(annotation) if as_json else show_run(annotation)
     if uncounted(annotation):
         context.exit(1)

@@ -147,7 +147,7 @@ def run(
             data(annotations)
         context.exit(code)
     tell(f"[bold]{safe(spec.selected.model_name)}[/] on [bold]{spec.problem.name}[/] ({safe(spec.hardware.title)})")
-    with Display() as display:
+    with gpu_locks.held_by("arena run", spec.hardware, frozenset({spec.gpu})), Display() as display:
         annotation = run_cell(spec, display.show)
     show_run(annotation)
     if as_json:
@@ -173,6 +173,7 @@ def _play_trials(sweep: Sweep, spec: RunSpec) -> tuple[int, list[Annotation]]:
     places = grid.places_on(sweep, spec.hardware)
     planned = grid.trials(grid.cells(sweep, spec.hardware, grid.shares(places)), sweep.trials)
     folder, shown = paths.sweeps() / sweep.name, dict[str, Annotation]()
+    tell(f"{sweep.trials} trials; if they are interrupted, `arena sweep {sweep.name}` goes on")
     with scheduler.held(folder), gpu_locks.held_for(sweep, spec.hardware), Display() as display:
         documents.write_yaml(folder / "sweep.yaml", sweep)
 

@@ -16,7 +16,7 @@ from arena.cli import board, options
 from arena.cli.console import answering, data, safe, tell, tell_table
 from arena.errors import UsageError
 from arena.files import documents
-from arena.plan import ready
+from arena.plan import ready, seconds
 from arena.results import annotations, baselines, statistics
 from arena.results.board import Naive
 from arena.run_cell import render
@@ -31,7 +31,7 @@ from arena.sweep.scheduler import Shard, View
 
 FILE, LIVE = "sweep.yaml", "live.json"
 LOST_VARIABLE, LOST_S = "ARENA_LOST_S", 120.0
-"""Seconds after which a machine of Ray's that does not answer is given up. At half of it, it has ended its own processes."""
+"""Time after which a machine of Ray's that does not answer is given up. At half of it, it has ended its own processes."""
 
 
 @click.command()
@@ -146,7 +146,7 @@ def _on_ray(sweep: Sweep, planned: Sequence[PlannedCell], folder: Path) -> Machi
     """The machines of Ray's cluster. UsageError."""
     from arena.sweep.cluster import Cluster
 
-    lost_s = float(os.environ.get(LOST_VARIABLE, LOST_S))
+    lost_s = seconds(os.environ.get(LOST_VARIABLE, LOST_S), LOST_VARIABLE)
     return Cluster(
         sweep,
         planned,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -108,12 +109,27 @@ class When(Record):
     gain, are both below this; after 3 trials at least. A cell without a naive kernel gets all its trials."""
 
 
+def _time(at: str) -> str:
+    try:
+        datetime.fromisoformat(at if "T" in at else f"2000-01-01T{at}")
+    except ValueError:
+        raise ValueError(f"{at!r} is no time: write 08:00, or 2026-12-01T08:00Z with its date") from None
+    return at
+
+
 class Stop(Record):
     """When to stop before all trials are done."""
 
     cost_usd: Positive | None = None
     """Start no session that could bring the cost above this."""
-    at: Annotated[str, Field(pattern=r"^(\d{4}-\d{2}-\d{2}T)?\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2})?$")] | None = None
+    at: (
+        Annotated[
+            str,
+            Field(pattern=r"^(\d{2}:\d{2}|\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2})?)$"),
+            AfterValidator(_time),
+        ]
+        | None
+    ) = None
     """Start no session from then on: `2026-12-01T08:00Z`, or `08:00`, which is the next one of this machine's clock after the
     command began."""
     route_failures: Count = 3

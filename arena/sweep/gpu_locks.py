@@ -1,14 +1,13 @@
-"""One sweep on a GPU: a lock for each GPU of this machine, which falls with its holder, however that ends."""
+"""One sweep or command on a GPU: a lock for each GPU of this machine, which falls with its holder, however that ends."""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
+import stat
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from arena.errors import ArenaError, UsageError
@@ -26,17 +25,26 @@ for gpu in map(int, sys.argv[1:]):
 @contextmanager
 def held_for(sweep: Sweep, hardware: Hardware) -> Iterator[None]:
     """Hold the locks of the sweep's GPUs on this machine for the block; none on `cpu`. UsageError, ArenaError."""
+    with held_by(f"sweep {sweep.name}", hardware, sweep.place.gpus):
+        yield
+
+
+@contextmanager
+def held_by(holder: str, hardware: Hardware, gpus: frozenset[int]) -> Iterator[None]:
+    """The same for a command, which `holder` names to others. UsageError, ArenaError."""
     if hardware.profile != "gpu":
         yield
         return
-    with held(uuids(sweep.place.gpus), sweep.name):
+    with held(uuids(gpus), holder):
         yield
 
 
-def folder() -> Path:
-    """Where all users of this machine can lock, or else this user."""
-    places = (Path("/run/lock"), Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere"), Path(tempfile.gettempdir()))
-    return next(place for place in places if os.access(place, os.W_OK | os.X_OK))
+def folder(first: Path = Path("/run/lock")) -> Path:
+    """The same one for all users of this machine, whatever their environment: two folders would be two locks of one GPU."""
+    with suppress(OSError):
+        if first.stat().st_mode & stat.S_IWOTH:
+            return first
+    return Path("/tmp")
 
 
 def uuids(gpus: frozenset[int]) -> dict[int, str]:
@@ -51,34 +59,39 @@ def uuids(gpus: frozenset[int]) -> dict[int, str]:
 
 
 @contextmanager
-def held(uuids: Mapping[int, str], sweep: str, root: Path | None = None) -> Iterator[None]:
-    """Hold the locks of these GPUs for the block. UsageError, with the holder, when another sweep has one of them."""
+def held(uuids: Mapping[int, str], holder: str, root: Path | None = None) -> Iterator[None]:
+    """Hold the locks of these GPUs for the block. UsageError, with the other holder, when one of them has another."""
     root = root or folder()
     with ExitStack() as locks:
         for gpu, uuid in sorted(uuids.items(), key=lambda pair: pair[1]):
-            locks.enter_context(_lock(root / f"arena-{uuid}", gpu, sweep))
+            locks.enter_context(_lock(root / f"arena-{uuid}", gpu, holder))
         yield
 
 
 @contextmanager
-def _lock(path: Path, gpu: int, sweep: str) -> Iterator[None]:
-    # Not with O_CREAT where it is there: in a folder of all users the kernel refuses that for another user's file.
-    try:
-        lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        with contextlib.suppress(PermissionError):
-            os.fchmod(lock, 0o666)  # whatever the umask: other users lock it too
-    except OSError as error:
-        raise ArenaError(f"GPU {gpu}: its lock {path}: {error.strerror}") from None
-    try:
+def _lock(path: Path, gpu: int, holder: str) -> Iterator[None]:
+    with ExitStack() as closing:
         try:
+            lock = _opened(path)
+            closing.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{holder} (process {os.getpid()})\n".encode(), 0)
         except BlockingIOError:
-            holder = os.pread(lock, 200, 0).decode(errors="replace").strip() or "another sweep"
-            raise UsageError(f"GPU {gpu} ({path.name.removeprefix('arena-')}) is in use by {holder}: wait for its end") from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"sweep {sweep} (process {os.getpid()})\n".encode(), 0)
+            other = os.pread(lock, 200, 0).decode(errors="replace").strip() or "another one"
+            raise UsageError(f"GPU {gpu} ({path.name.removeprefix('arena-')}) is in use by {other}: wait for its end") from None
+        except OSError as error:
+            raise ArenaError(f"GPU {gpu}: its lock {path}: {error.strerror}") from None
         yield
-    finally:
-        os.close(lock)
+
+
+def _opened(path: Path) -> int:
+    """Not with O_CREAT where it is there: in a folder of all users the kernel refuses that for another user's file."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    with suppress(FileNotFoundError):
+        return os.open(path, flags)
+    with suppress(FileExistsError):  # another one has made it meanwhile
+        lock = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+        os.fchmod(lock, 0o666)  # whatever the umask: other users lock it too
+        return lock
+    return os.open(path, flags)

@@ -32,7 +32,7 @@ class SweepTurns:
         threading.Thread(target=self._listen, name="replies of the sweep", daemon=True).start()
 
     def take(self, left: Callable[[], bool], told: Callable[[int], None]) -> Lease | None:
-        """Wait in the sweep's queue."""
+        """Wait in the sweep's queue. Whatever `node` raises, the turn is given back."""
         with self._changed:
             self._asked += 1
             self._granted, self._ahead, self._cut = None, None, False
@@ -47,7 +47,12 @@ class SweepTurns:
                 if gone:
                     self.give_back()
                     return None
-                return Lease(self._node(granted["gpu"]), granted["lease_s"], lambda: self._cut)
+                try:
+                    node = self._node(granted["gpu"])
+                except BaseException:
+                    self.give_back()
+                    raise
+                return Lease(node, granted["lease_s"], lambda: self._cut)
             if gone:
                 # It may have been granted meanwhile: this ends that too.
                 self._say(lease="leave")

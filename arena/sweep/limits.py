@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from arena.errors import UsageError
 from arena.plan import seconds
 from arena.schema import Sweep
 from arena.sweep.grid import Trial
@@ -19,15 +19,17 @@ DEFAULT_SESSIONS = 4
 
 
 def until_s(at: str, now: datetime) -> float:
-    """Seconds from `now` to a time such as `2026-12-01T08:00Z`, or to the next `08:00` of the clock. UsageError."""
-    try:
-        found = datetime.fromisoformat(f"{now:%Y-%m-%d}T{at}" if len(at) == len("08:00") else at)
-    except ValueError:
-        raise UsageError(f"stop.at: {at!r} is no time: write 08:00, or 2026-12-01T08:00Z with its date") from None
+    """Seconds from `now` to a time such as `2026-12-01T08:00Z`, or to the next `08:00` of the clock."""
+    found = datetime.fromisoformat(f"{now:%Y-%m-%d}T{at}" if len(at) == len("08:00") else at)
     if found.tzinfo is None:  # of this machine's clock
         found = found.astimezone(now.tzinfo) if now.tzinfo is None else found.replace(tzinfo=now.tzinfo)
     left_s = (found - now).total_seconds()
     return left_s + timedelta(days=1).total_seconds() if len(at) == len("08:00") and left_s <= 0 else left_s
+
+
+def slept_s() -> float:
+    """Seconds for which the machine has slept since its start: the monotonic clock stands still meanwhile."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
 
 
 @dataclass
@@ -42,7 +44,8 @@ class Limits:
     """Routes whose account needs a person, with what to do."""
     not_before: dict[Trial, float] = field(default_factory=dict)
     stop_at_s: float = math.inf
-    """From then on no session starts."""
+    """From then on no session starts. Of a clock that goes on while the machine sleeps: `now_s` with what `slept` gives."""
+    slept: Callable[[], float] = slept_s
 
     def ended(self, trial: Trial, attempt: Attempt, failed_before: int, now_s: float) -> str:
         """Take an ended session into account; what it changes, for people, or nothing.
@@ -69,7 +72,7 @@ class Limits:
 
     def blocks(self, trial: Trial, at_work: Sequence[Trial], spent_usd: float, now_s: float) -> str:
         """Why no session of this trial may start now: `at`, `route`, `closed`, `wait`, `cost`, or nothing."""
-        if now_s >= self.stop_at_s:
+        if now_s + self.slept() >= self.stop_at_s:
             return "at"
         cell = trial.planned.cell
         if cell.route is not None:

@@ -170,7 +170,8 @@ class Scheduler:
         """For `stop.when`: as it was when the command began."""
         self._limits = Limits(sweep)
         if sweep.stop.at:
-            self._limits.stop_at_s = time.monotonic() + until_s(sweep.stop.at, datetime.now().astimezone())
+            now_s = time.monotonic() + self._limits.slept()
+            self._limits.stop_at_s = now_s + until_s(sweep.stop.at, datetime.now().astimezone())
         self._machines = machines
         self._brokers = {machine: broker.State(places) for machine, places in machines.places().items()}
         self._none_since_s: float | None = None

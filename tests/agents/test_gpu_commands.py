@@ -167,6 +167,32 @@ def test_a_turn_comes_back_when_a_slow_death_is_over(run: RunFolder) -> None:
     assert len(queue.back) == 2, "a session that ends leaves it to the sweep, which is told of the end"
 
 
+@pytest.mark.parametrize("error", [RuntimeError("CUDA error: out of memory"), KeyError("a bug")])
+def test_a_turn_that_fails_unexpectedly_ends(error: Exception) -> None:
+    class Sick(Queue):
+        def take(self, left: Callable[[], bool], told: Callable[[int], None]) -> Lease | None:
+            super().take(left, told)
+            self.give_back()
+            raise error
+
+    events: list[dict] = []
+    commands = GpuCommands(Sick(), Limits(), lambda: False, lambda kind, **data: events.append(data))
+
+    def two_clients() -> None:
+        with tempdirs.folder() as short, commands.serving(short / "gpu"):
+            for _ in range(2):
+                with asked(short / "gpu") as client:
+                    answers.append(client.recv(4096))
+
+    answers: list[bytes] = []
+    serving = threading.Thread(target=two_clients, daemon=True)
+    serving.start()
+    serving.join(5)
+    assert not serving.is_alive(), "the session would never end"
+    assert [b'"exit": 125' in answer for answer in answers] == [True, True]
+    assert events == [{"message": str(error)}] * 2 * isinstance(error, RuntimeError)
+
+
 @contextmanager
 def asked(path: Path) -> Iterator[socket.socket]:
     """A client that has asked for a command, which cannot start: no session is there."""

@@ -1,11 +1,13 @@
-"""Two sweeps never share a GPU: its lock is refused in words, and falls with its holder."""
+"""Two sweeps or commands never share a GPU: its lock is refused in words, and falls with its holder."""
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command import copy, needs_sandbox
 
 from arena.errors import ArenaError, UsageError
 from arena.sweep import gpu_locks
@@ -13,7 +15,7 @@ from arena.sweep import gpu_locks
 HOLD = """import sys, time
 from pathlib import Path
 from arena.sweep import gpu_locks
-with gpu_locks.held({0: "GPU-a", 1: "GPU-b"}, "first", Path(sys.argv[1])):
+with gpu_locks.held({0: "GPU-a", 1: "GPU-b"}, "sweep first", Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -29,7 +31,7 @@ def test_a_second_sweep_on_a_gpu_is_refused(tmp_path: Path) -> None:
             pass
         first.send_signal(signal.SIGKILL)
     with gpu_locks.held({5: "GPU-b"}, "second", tmp_path):
-        assert (tmp_path / "arena-GPU-b").read_text().startswith("sweep second (process ")
+        assert (tmp_path / "arena-GPU-b").read_text().startswith("second (process ")
 
 
 def test_a_lock_is_no_way_to_write_elsewhere(tmp_path: Path) -> None:
@@ -41,6 +43,64 @@ def test_a_lock_is_no_way_to_write_elsewhere(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "kept"
 
 
+def test_all_users_lock_in_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root could write where others cannot, and one user has XDG_RUNTIME_DIR or TMPDIR in one shell and not in another."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "roots").mkdir(mode=0o755)
+    assert gpu_locks.folder(tmp_path / "roots") == gpu_locks.folder(tmp_path / "none") == Path("/tmp")
+    (tmp_path / "roots").chmod(0o1777)
+    assert gpu_locks.folder(tmp_path / "roots") == tmp_path / "roots"
+
+
+@pytest.mark.parametrize("place", ["folder", "pipe", "nowhere"])
+def test_a_lock_that_cannot_be_made_is_said_in_words(tmp_path: Path, place: str) -> None:
+    root, lock = tmp_path, tmp_path / "arena-GPU-a"
+    match place:
+        case "folder":
+            lock.mkdir()
+        case "pipe":
+            os.mkfifo(lock)
+        case "nowhere":
+            root = tmp_path / "none"
+    with pytest.raises(ArenaError, match=r"GPU 0: its lock .*: "), gpu_locks.held({0: "GPU-a"}, "s", root):
+        pass
+
+
+COMMANDS = """
+import sys
+from arena import plan, run_cell
+from arena.cli import main
+from arena.errors import UsageError
+from arena.sweep import gpu_locks
+
+run = run_cell.play_cell(plan.plan("paged_attention", "nop", hardware="cpu", budget="10s"))
+
+def held_by(holder, hardware, gpus):
+    raise UsageError(f"GPU {sorted(gpus)} is in use, {holder} on {hardware.name}")
+
+gpu_locks.held_by = held_by
+with open("solution.py", "w") as file:
+    file.write("x = 1")
+cell = ["-p", "paged_attention", "--hardware", "cpu"]
+for words in (["run", "-m", "nop", *cell], ["score", "solution.py", *cell], ["judge", run]):
+    sys.argv = ["arena", *words]
+    try:
+        main()
+    except SystemExit as end:
+        print(end.code)
+"""
+
+
+@needs_sandbox
+def test_commands_of_one_score_take_the_lock_too(tmp_path: Path) -> None:
+    done = copy(tmp_path).python(COMMANDS)
+    assert done.out.split() == ["2", "2", "2"], done.err
+    for command in ("run", "score", "judge"):
+        assert f"GPU [0] is in use, arena {command} on cpu" in done.err
+
+
 def test_a_gpu_that_is_not_there_has_no_lock() -> None:
+    pytest.importorskip("torch")
     with pytest.raises(ArenaError, match="GPU 99: torch cannot tell which they are: "):
         gpu_locks.uuids(frozenset({99}))

@@ -5,6 +5,8 @@ import queue
 import threading
 from typing import Any
 
+import pytest
+
 from arena.sweep.lease import SweepTurns
 
 
@@ -28,3 +30,21 @@ def test_a_late_answer_is_not_taken_for_the_next_question() -> None:
     replies.put(json.dumps({"cut": True, "ask": 1}))
     replies.put(json.dumps({"ahead": 1, "ask": 2}))
     assert not lease.over()
+
+
+def test_a_gpu_that_fails_at_its_turn_is_given_back() -> None:
+    said: list[dict] = []
+    replies: queue.Queue = queue.Queue()
+
+    def sick(gpu: int) -> int:
+        raise RuntimeError("CUDA error: out of memory")
+
+    def say(**line: Any) -> None:
+        said.append(line)
+        if line.get("lease") == "ask":
+            replies.put(json.dumps({"lease": {"gpu": 3, "lease_s": 9.0}, "ask": line["ask"]}))
+
+    turns = SweepTurns(say, iter(replies.get, None), sick)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        turns.take(lambda: False, print)
+    assert said == [{"lease": "ask", "ask": 1}, {"lease": "end"}]

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from sweeping import planned
 
-from arena.errors import UsageError
 from arena.results import statistics
 from arena.results.board import Naive
 from arena.schema import Retry, Sweep
@@ -207,7 +207,14 @@ def test_a_time_to_stop_is_the_next_or_has_a_date(at: str, left_s: float) -> Non
 
 def test_no_session_starts_after_the_time_to_stop() -> None:
     limits = Limits(Sweep.model_validate({"name": "s", "cells": [{"models": ["m"], "problems": "all"}]}), stop_at_s=100.0)
+    limits.slept = lambda: 0.0
     trial = Trial(planned(), 1)
     assert [limits.blocks(trial, (), 0.0, now_s) for now_s in (99.0, 100.0)] == ["", "at"]
-    with pytest.raises(UsageError, match="is no time"):
-        until_s("25:00", datetime.now(UTC))
+    limits.slept = lambda: 3.0
+    assert limits.blocks(trial, (), 0.0, 97.0) == "at", "the time comes while the machine sleeps, too"
+
+
+@pytest.mark.parametrize("at", ["25:00", "08:00:00", "08:00Z", "2026-02-31T08:00", "2026-12-01T08:00+99:99"])
+def test_what_is_no_time_to_stop_is_refused_in_the_file(at: str) -> None:
+    with pytest.raises(ValidationError, match="at\n"):
+        Sweep.model_validate({"name": "s", "cells": [{"models": ["m"], "problems": "all"}], "stop": {"at": at}})

@@ -250,6 +250,7 @@ def test_no_session_starts_after_the_time_to_stop(arena: Arena) -> None:
     done = arena("sweep", file)
     assert (done.code, arena.runs) == (3, []) and "the same command goes on" in done.err
     assert "stop.at" in arena.refused("sweep", written(arena, stop={"at": "soon"}))
+    assert "stop.at" in arena.refused("sweep", written(arena, stop={"at": "08:00:00"}), "--dry-run")
 
 
 def test_two_parts_of_a_sweep_are_the_whole(arena: Arena) -> None:
