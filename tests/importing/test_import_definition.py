@@ -10,10 +10,12 @@ from command import Arena
 from arena.authoring import contract
 from arena.catalog import problem
 from arena.errors import DataError
-from arena.importing import definition, folder, kernelbench
+from arena.files.text import render
+from arena.importing import definition, definition_text, folder, kernelbench
 from arena.importing.definition_format import Definition, Workload, read_definition, read_workloads
 from arena.importing.formula import value_of
 from arena.importing.records import Imported
+from arena.importing.task import Unfit
 from arena.judge import problem_code
 from arena.sandboxes import Sandbox
 
@@ -197,6 +199,42 @@ def test_an_unfit_definition_has_its_reason(
     assert record.problem is None
     assert record.unfit.startswith(reason)
     assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["K = 0.5", "K: float = 0.5", "J, K = 1, 2", "import math as K", "from torch.nn import functional as K", "shape = 1"]
+)
+def test_a_name_of_the_text_and_of_an_axis_is_refused(line: str) -> None:
+    """The axis's number would stand after the text's own, and another operator than the shown one would be judged."""
+    read = Definition.model_validate(GEMM | {"reference": f"import torch\n{line}\n{GEMM['reference']} * K"})
+    with pytest.raises(Unfit, match=r"its reference defines (K|shape), a name that the import or an axis has"):
+        definition_text.module(read, Workload.model_validate(GEMMS[0]))
+
+
+def test_a_custom_function_is_given_the_device_of_its_call() -> None:
+    """`.to(device)` of the processor's would leave an input there on a GPU."""
+    import torch
+
+    text = SHIFT["reference"].replace("(0, rows, (rows,), device=device)", "(0, 4, (rows,), device='cpu').to(device)")
+    read = Definition.model_validate(SHIFT | {"reference": text})
+    known: dict[str, Any] = {}
+    exec(definition_text.module(read, Workload.model_validate(random(SHIFT, 1, rows=64))), known)
+    with torch.device("meta"):
+        assert [each.device.type for each in known["get_inputs"]()] == ["meta", "meta"]
+
+
+def test_a_generator_of_the_text_is_replaced_by_arenas() -> None:
+    import torch
+
+    task = "def task(shape):\n    pass"
+    variables = {"title": "", "origin": "", "licence": (), "imports": "", "forward": 1, "parameters": "()", "scalars": ()}
+    known: dict[str, Any] = {}
+    exec(render(folder.TEMPLATES / "reference.py.j2", **variables, places="{}", exact="", task=task), known)
+    drawn = []
+    for seed in (1, 2):
+        with known["Drawn"](torch.Generator().manual_seed(seed), "cpu"):
+            drawn.append(torch.randn(4, generator=torch.Generator().manual_seed(42)))
+    assert not torch.equal(*drawn)
 
 
 def test_a_workload_that_fits_is_taken_beside_one_that_does_not() -> None:
