@@ -133,7 +133,7 @@ def _definition(path: Path, workloads: Path, choices: Choices, sandbox: Sandbox)
     read_workloads(workloads, read)  # a broken file shows before anything is written
     name = definition.problem_name(read, choices.arithmetic)
     return Work(
-        {path: definition.head(path, workloads, choices, name)},
+        {path: definition.head(path, workloads, choices, read)},
         {path: name},
         lambda path, folder: definition.convert(path, workloads, folder, sandbox, choices, note),
     )
@@ -142,13 +142,10 @@ def _definition(path: Path, workloads: Path, choices: Choices, sandbox: Sandbox)
 def _convert(work: Work, form: Literal["kernelbench", "definition"], out: Path, at_once: int) -> list[Imported]:
     """Convert what is left of the work, and tell of each task."""
     import arena
-    from arena.importing import kernelbench, several
+    from arena.importing import several
 
-    first = next(iter(work.heads))
     head = Import(
         benchmark=form,
-        commit=kernelbench.commit(first),
-        licence=kernelbench.licence(first),
         arena_version=arena.__version__,
         torch_version=versions(("torch",)).get("torch", ""),
         tasks=(),

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import ValidationError
-
 import arena
 from arena.errors import UsageError
 from arena.files.text import plain, render
@@ -42,6 +40,8 @@ MOST_SHAPES, MOST_EXTRA = 5, 8
 """Of the workloads: timed ones, the largest; and further ones, only checked."""
 SMALL_FLOPS = 1_000_000_000
 """Of one call on a CPU. Constant sizes are part of an operator and stay, so this is more than for KernelBench's tasks."""
+MOST_LEAST = 200_000_000
+"""Bytes of a call in which every variable size is 1: measuring keeps several, also in fp64."""
 BYTES = {"int16": 2} | WIDTHS
 
 
@@ -62,15 +62,18 @@ def problem_name(definition: Definition, arithmetic: Arithmetic) -> str:
     return f"def_{stem}" if arithmetic == "fp32" else f"def_{stem}_{arithmetic}"
 
 
-def head(path: Path, workloads: Path, choices: kernelbench.Choices, name: str) -> Imported:
+def head(path: Path, workloads: Path, choices: kernelbench.Choices, definition: Definition) -> Imported:
     """The record of a definition that is not converted yet."""
+    name = problem_name(definition, choices.arithmetic)
     digest = hashlib.sha256(path.read_bytes() + b"\0" + workloads.read_bytes()).hexdigest()
     return Imported(
-        source=f"{path.resolve().parent.name}/{path.name}",
+        source=f"{path.resolve().parent.name}/{path.name} ({plain(definition.name, 200)})",
         sha256=digest,
         arithmetic=choices.arithmetic,
         rules=choices.rules,
         given=choices.given.get(name, {}),
+        commit=kernelbench.commit(path),
+        licence=kernelbench.licence(path),
         arena_version=arena.__version__,
     )
 
@@ -87,7 +90,7 @@ def convert(
     definition = read_definition(path)
     given = read_workloads(workloads, definition)
     name = problem_name(definition, choices.arithmetic)
-    known = head(path, workloads, choices, name)
+    known = head(path, workloads, choices, definition)
     try:
         _check_tensors(definition)
         chosen = choose(definition, given)
@@ -97,7 +100,7 @@ def convert(
         measured = kernelbench.measure(facts, sandbox)
         found = problem(definition, chosen, facts, measured)
         folder.write(out, facts, measured, found, [_shape(definition, facts, workload) for workload in chosen.extra])
-    except (Unfit, ValidationError) as reason:
+    except kernelbench.WHY as reason:
         return known.model_copy(update={"unfit": kernelbench.why(reason)})
     theirs = {key: value for key, value in (chosen.timed[0].tolerance or {}).items() if type(value) in (int, float)}
     dropped = {"workloads": "; ".join(chosen.left)[:2000]} if chosen.left else {}
@@ -147,7 +150,11 @@ def choose(definition: Definition, given: Sequence[Workload]) -> Chosen:
     distinct = {tuple(sorted(one.axes.items())): one for one in reversed(fit) if scalars(one) == numbers}
     ordered = sorted(distinct.values(), key=lambda one: (-_bytes(definition, one), one.uuid))
     small = [one for one in ordered if _bytes(definition, one) <= kernelbench.MOST_BYTES]
-    left += [f"{one.uuid}: {_bytes(definition, one) / 1e9:.1f} GB a call" for one in ordered if one not in small]
+    left += [
+        f"{one.uuid}: {_bytes(definition, one) / 1e9:.1f} GB a call"
+        for one in ordered
+        if _bytes(definition, one) > kernelbench.MOST_BYTES
+    ]
     if not small:  # the smallest of them, at sizes that the probe halves
         return Chosen((ordered[-1],), (), tuple(left))
     left += [f"{one.uuid}: one of more than {MOST_SHAPES + MOST_EXTRA} sizes" for one in small[MOST_SHAPES + MOST_EXTRA :]]
@@ -171,6 +178,8 @@ def _probed(
             raise UsageError(f"--sizes: {name}: {wrong[0]!r} is no variable size of it (it has {', '.join(numbers)})")
     title, terms = plain(definition.name, 100), kernelbench.licence(path)
     least = size_bytes(definition, _constants(definition) | dict.fromkeys(variable, 1))
+    if least > MOST_LEAST:
+        raise Unfit(f"its constant sizes alone take {least / 1e6:.0f} MB a call, and its gate is measured on a CPU")
     order = {
         "sizes": numbers,
         "given": given,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import keyword
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from arena.errors import DataError
 from arena.importing.formula import MOST_SIZE, names, value_of
@@ -16,6 +17,7 @@ from arena.importing.records import Word
 
 M = TypeVar("M", bound=BaseModel)
 MOST_BYTES = 16 << 20
+MOST_WORKLOADS = 10_000
 Size = Annotated[int, Field(ge=1, le=MOST_SIZE)]
 DTYPES = (
     *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1", "float4_e2m1fn_x2"),
@@ -77,9 +79,9 @@ class Definition(BaseModel):
     axes: Annotated[Mapping[Word, Annotated[Const | Var | Expr, Field(discriminator="type")]], Field(max_length=64)]
     inputs: Annotated[Mapping[Word, Spec], Field(min_length=1, max_length=64)]
     outputs: Annotated[Mapping[Word, Spec], Field(min_length=1, max_length=64)]
-    reference: Annotated[str, Field(min_length=1)]
+    reference: Annotated[str, Field(min_length=1, max_length=200_000)]
     custom_inputs_entrypoint: Word | None = None
-    constraints: Annotated[tuple[str, ...], Field(max_length=64, strict=False)] | None = ()
+    constraints: Annotated[tuple[Annotated[str, Field(max_length=400)], ...], Field(max_length=64, strict=False)] | None = ()
 
     @model_validator(mode="after")
     def _agrees(self) -> Definition:
@@ -102,15 +104,17 @@ class Definition(BaseModel):
             if not ready:
                 raise ValueError(f"axis {min(left)}: {left[min(left)]!r} names something that is no axis, or itself")
             for name in ready:
-                value = value_of(left.pop(name), found)
-                if not (float(value).is_integer() and 1 <= value <= MOST_SIZE):
-                    raise ValueError(f"axis {name} is {value}: a size is a whole number of 1 or more")
+                text = left.pop(name)
+                value = value_of(text, found)
+                if not (1 <= value <= MOST_SIZE and float(value).is_integer()):
+                    raise ValueError(f"axis {name}: {text!r} is no whole number from 1 to {MOST_SIZE}")
                 found[name] = int(value)
         return found
 
     def broken(self, sizes: Mapping[str, int]) -> str:
-        """The first constraint that these sizes break; empty without one. Constraints on a tensor's values are not looked at."""
-        for text in self.constraints or ():
+        """The first constraint or expression that these sizes break; empty without one. Of those on values nothing is known."""
+        follow = {name: axis.expression for name, axis in self.axes.items() if isinstance(axis, Expr)}
+        for text in (*(self.constraints or ()), *(f"{name} == ({expression})" for name, expression in follow.items())):
             try:
                 if names(text) <= sizes.keys() and not value_of(text, sizes):
                     return text
@@ -155,6 +159,14 @@ class Workload(BaseModel):
     axes: Mapping[str, Size]
     inputs: Mapping[str, Annotated[Random | Custom | Scalar | Safetensors, Field(discriminator="type")]]
     tolerance: Mapping[str, Any] | None = None
+
+    @field_validator("tolerance")
+    @classmethod
+    def _finite(cls, value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        for name, each in (value or {}).items():
+            if isinstance(each, int | float) and not abs(each) <= sys.float_info.max:
+                raise ValueError(f"{name} is no finite number")
+        return value
 
     def fault(self, definition: Definition) -> str:
         """Why it is no workload of that definition; empty when it is one."""
@@ -202,6 +214,8 @@ def read_workloads(path: Path, definition: Definition) -> tuple[Workload, ...]:
         if fault := workload.fault(definition):
             raise DataError(f"{place}: {fault}")
         found.append(workload)
+        if len(found) > MOST_WORKLOADS:
+            raise DataError(f"{path}: holds more than {MOST_WORKLOADS} workloads")
     if not found:
         raise DataError(f"{path}: holds no workload: one JSON object a line")
     return tuple(found)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from arena.importing.definition_format import Definition, Scalar, Spec, Workload
 from arena.importing.task import Unfit
 
-OWN_NAMES = {"run", "self", "torch", "task", "Model", "get_inputs", "get_init_inputs", "custom_inputs"}
+OWN_NAMES = {"run", "self", "shape", "torch", "task", "Model", "get_inputs", "get_init_inputs", "custom_inputs"}
 """Names of the module that is written here."""
 
 
@@ -18,17 +18,17 @@ def module(definition: Definition, workload: Workload) -> str:
         tree = ast.parse(definition.reference)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise Unfit(f"its reference does not parse: {type(error).__name__}") from None
-    defined = {each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
-    if "run" not in defined:
+    functions = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
+    if "run" not in functions:
         raise Unfit("its reference defines no function `run`")
     custom = definition.custom_inputs_entrypoint
-    if custom is not None and custom not in defined:
+    if custom is not None and custom not in functions:
         raise Unfit(f"its reference defines no function {custom!r}, its custom_inputs_entrypoint")
+    # An axis of the same name would stand after the text's own number, and change what `run` computes.
+    if taken := sorted(({*_bound(tree)} - {custom}) & ((OWN_NAMES - {"run"}) | {*definition.axes})):
+        raise Unfit(f"its reference defines {taken[0]}, a name that the import or an axis has")
     if custom is not None:
         tree = _Renamed(custom, "custom_inputs").visit(tree)
-        defined = defined - {custom}
-    if taken := sorted(defined & ((OWN_NAMES - {"run"}) | {*definition.axes})):
-        raise Unfit(f"its reference defines {taken[0]}, a name that the import or an axis has")
     sizes, arguments = definition.sizes(workload.axes), ", ".join(definition.inputs)
     shown = {axis for spec in definition.inputs.values() for axis in spec.shape or ()}
     numbers = [f"{axis} = {sizes[axis]}" for axis in definition.axes if axis in shown or custom]
@@ -48,6 +48,20 @@ def module(definition: Definition, workload: Workload) -> str:
         "    return []",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _bound(tree: ast.Module) -> Iterable[str]:
+    """The names that a module gives a value, but for `torch` by `import torch`."""
+    for statement in tree.body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                for each in names:
+                    if each.asname or not (isinstance(statement, ast.Import) and each.name.partition(".")[0] == "torch"):
+                        yield each.asname or each.name.partition(".")[0]
+            case _:
+                yield from (n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
 class _Renamed(ast.NodeTransformer):
@@ -70,7 +84,7 @@ def _draws(definition: Definition, workload: Workload) -> Iterable[str]:
     """The lines that return the inputs."""
     if any(source.type == "custom" for source in workload.inputs.values()):
         axes = ", ".join(f"{axis!r}: {axis}" for axis in definition.axes)
-        yield f"drawn = custom_inputs({{{axes}}}, torch.device('cpu'))"
+        yield f"drawn = custom_inputs({{{axes}}}, torch.empty(0).device)"
         yield f"return [{', '.join(f'drawn[{name!r}]' for name in definition.inputs)}]"
         return
     drawn = []

@@ -34,6 +34,8 @@ LEAST_SIZE = 8
 PROBE_S, MEASURE_S = 180.0, 300.0
 LEAST_ERROR = 2.0**-24
 """A gate is never measured from less: what eager computes exactly, another honest kernel may round."""
+WHY = (Unfit, ValidationError, RecursionError, MemoryError)
+"""What says that a task is unfit. The last two are Python's own, for a text that is nested too deeply to be written again."""
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE")
 LICENCE_LINES, LICENCE_CHARACTERS = 3, 160
 
@@ -89,6 +91,8 @@ def head(path: Path, choices: Choices) -> Imported:
         arithmetic=choices.arithmetic,
         rules=choices.rules,
         given=choices.given.get(name, {}),
+        commit=commit(path),
+        licence=licence(path),
         arena_version=arena.__version__,
     )
 
@@ -105,15 +109,18 @@ def convert(
         note(f"{name}: measuring its gate")
         measured = measure(facts, sandbox)
         folder.write(out, facts, measured)
-    except (Unfit, ValidationError) as reason:
+    except WHY as reason:
         return known.model_copy(update={"unfit": why(reason)})
     return recorded(known, facts, measured)
 
 
-def why(reason: Unfit | ValidationError) -> str:
-    """Why a task is unfit, in a few words."""
+def why(reason: Exception) -> str:
+    """Why a task is unfit, in a few words, from one of `WHY`."""
+    if isinstance(reason, RecursionError | MemoryError):
+        return "its text is nested too deeply"
     if isinstance(reason, Unfit):
         return str(reason)
+    assert isinstance(reason, ValidationError)
     first = reason.errors()[0]
     return f"its report is out of bounds: {'.'.join(map(str, first['loc']))}: {first['msg'][:160]}"
 
@@ -179,6 +186,7 @@ def measure(facts: Facts, sandbox: Sandbox) -> Measured:
         "least_gap": LEAST_GAP,
         "most": MOST_TOLERANCE,
         "least_error": LEAST_ERROR,
+        "whole": facts.exact,  # KernelBench's own inputs are drawn and read as a whole
     }
     data = {name: text.encode() for name, text in texts.items()}
     return Measured.model_validate(sandboxed.report(sandbox, "measure", data, order, MEASURE_S))

@@ -110,7 +110,7 @@ class Imported(Record):
     """One task and what became of it."""
 
     source: str
-    """The file and the folder around it, such as `level1/23_Softmax.py`."""
+    """The file and the folder around it, such as `level1/23_Softmax.py`; of a definition also its name."""
     sha256: str
     problem: Name | None = None
     """None where the task is unfit."""
@@ -120,6 +120,9 @@ class Imported(Record):
     """Whether torch's own computing is forbidden."""
     given: Mapping[str, Mapping[str, int]] = {}
     """Sizes that the user chose."""
+    commit: str = ""
+    """Of the source's git repository; empty where it is none."""
+    licence: tuple[str, ...] = ()
     arena_version: str = ""
     original_bytes: Bytes | None = None
     """Of one call at the benchmark's own sizes."""
@@ -146,9 +149,6 @@ class Import(Record):
 
     schema_version: Literal[1] = 1
     benchmark: Literal["kernelbench", "definition"]
-    commit: str
-    """Of the source's git repository; empty where it is none."""
-    licence: tuple[str, ...]
     arena_version: str
     torch_version: str = ""
     tasks: tuple[Imported, ...]

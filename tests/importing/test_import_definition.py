@@ -1,6 +1,7 @@
 """Definitions with workloads become problems, or are unfit for a true reason. All definitions here are our own."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ from command import Arena
 from arena.authoring import contract
 from arena.catalog import problem
 from arena.errors import DataError
-from arena.importing import definition, folder, kernelbench
+from arena.files import documents
+from arena.files.text import render
+from arena.importing import definition, definition_text, folder, kernelbench, several
 from arena.importing.definition_format import Definition, Workload, read_definition, read_workloads
 from arena.importing.formula import value_of
-from arena.importing.records import Imported
+from arena.importing.records import Import, Imported
+from arena.importing.task import Unfit
 from arena.judge import problem_code
 from arena.sandboxes import Sandbox
 
@@ -65,6 +69,18 @@ SHIFT: dict[str, Any] = {
 }
 
 
+GATHER: dict[str, Any] = {
+    "name": "gather",
+    "axes": {"rows": {"type": "const", "value": 2048}, "n": {"type": "var"}},
+    "inputs": {"table": {"shape": ["rows", "n"], "dtype": "float32"}, "at": {"shape": ["n"], "dtype": "int64"}},
+    "outputs": {"y": {"shape": ["n", "n"], "dtype": "float32"}},
+    "reference": "def run(table, at):\n    return table[at]",
+}
+
+TABLE = "torch.sin(9 * torch.arange(rows * n)).reshape(rows, n)"
+SAME = SHIFT | {"reference": SHIFT["reference"].replace("torch.randn(rows, n, device=device)", TABLE)}
+
+
 def random(document: dict[str, Any], number: int, **axes: int) -> dict[str, Any]:
     """A workload of the definition at these sizes."""
     sources = {name: {"type": "random"} for name in document["inputs"]}
@@ -77,6 +93,8 @@ def random(document: dict[str, Any], number: int, **axes: int) -> dict[str, Any]
 
 TOLERANCE = {"max_atol": 1e-2, "allow_negative_inf": False}
 GEMMS = [random(GEMM, 1, M=512), random(GEMM, 2, M=4096) | {"tolerance": TOLERANCE}, random(GEMM, 3, M=512), random(GEMM, 4, M=7)]
+
+SHIFTS = [random(SHIFT, 1, rows=4096)]
 
 
 def write(folder: Path, document: Any, workloads: list[Any]) -> tuple[Path, Path]:
@@ -158,7 +176,7 @@ def test_casts_of_a_text_are_widened_and_bits_are_not() -> None:
 
 
 def test_custom_inputs_are_new_for_each_seed(tmp_path: Path, sandbox: Sandbox) -> None:
-    record = convert(tmp_path, sandbox, SHIFT, [random(SHIFT, 1, rows=4096)])
+    record = convert(tmp_path, sandbox, SHIFT, SHIFTS)
     assert record.unfit == ""
     sound(tmp_path, "def_shift")
 
@@ -188,6 +206,21 @@ FILE = {"type": "safetensors", "path": "a.safetensors", "tensor_key": "A"}
         ),
         ({"reference": "def run(A, B):\n    return (A @ B.T) * 0 + 1"}, GEMMS, "constant"),
         ({"reference": "def run(A, B):\n    C = A @ B.T\n    A.zero_()\n    return C"}, GEMMS, "changes its input 0"),
+        (
+            {"reference": "def run(A, B):\n    return A[:, :64] @ B[:, :64].T"},
+            GEMMS,
+            "the operator reads only a part of its input 0",
+        ),
+        (GATHER, [random(GATHER, 1, n=16)], "the operator reads only a part of its input 0"),
+        (
+            GATHER | {"reference": "def run(table, at):\n    at.clamp_(0, 63)\n    return table[at] + table.sum(0)"},
+            [random(GATHER, 1, n=16)],
+            "changes its input 1",
+        ),
+        (SAME, SHIFTS, "its input 0 is the same"),
+        ({"axes": GEMM["axes"] | {"K": {"type": "const", "value": 1 << 20}}}, GEMMS, "its constant sizes alone take 539 MB"),
+        ({"reference": f"def run(A, B):\n    return (A @ B.T){'.T' * 1500}"}, GEMMS, "its text is nested too deeply"),
+        ({"reference": f"def run(A, B):\n    return {'-' * 1200}(A @ B.T)"}, GEMMS, "its text is nested too deeply"),
     ],
 )
 def test_an_unfit_definition_has_its_reason(
@@ -197,6 +230,50 @@ def test_an_unfit_definition_has_its_reason(
     assert record.problem is None
     assert record.unfit.startswith(reason)
     assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["K = 0.5", "K: float = 0.5", "J, K = 1, 2", "import math as K", "from torch.nn import functional as K", "shape = 1"]
+)
+def test_a_name_of_the_text_and_of_an_axis_is_refused(line: str) -> None:
+    """The axis's number would stand after the text's own, and another operator than the shown one would be judged."""
+    read = Definition.model_validate(GEMM | {"reference": f"import torch\n{line}\n{GEMM['reference']} * K"})
+    with pytest.raises(Unfit, match=r"its reference defines (K|shape), a name that the import or an axis has"):
+        definition_text.module(read, Workload.model_validate(GEMMS[0]))
+
+
+def test_a_custom_function_is_given_the_device_of_its_call() -> None:
+    """`.to(device)` of the processor's would leave an input there on a GPU."""
+    import torch
+
+    text = SHIFT["reference"].replace("(0, rows, (rows,), device=device)", "(0, 4, (rows,), device='cpu').to(device)")
+    read = Definition.model_validate(SHIFT | {"reference": text})
+    known: dict[str, Any] = {}
+    exec(definition_text.module(read, Workload.model_validate(random(SHIFT, 1, rows=64))), known)
+    with torch.device("meta"):
+        assert [each.device.type for each in known["get_inputs"]()] == ["meta", "meta"]
+
+
+def test_a_generator_of_the_text_is_replaced_by_arenas() -> None:
+    import torch
+
+    task = "def task(shape):\n    pass"
+    variables: dict[str, Any] = {
+        "title": "",
+        "origin": "",
+        "licence": (),
+        "imports": "",
+        "forward": 1,
+        "parameters": "()",
+        "scalars": (),
+    }
+    known: dict[str, Any] = {}
+    exec(render(folder.TEMPLATES / "reference.py.j2", **variables, places="{}", exact="", task=task), known)
+    drawn = []
+    for seed in (1, 2):
+        with known["Drawn"](torch.Generator().manual_seed(seed), "cpu"):
+            drawn.append(torch.randn(4, generator=torch.Generator().manual_seed(42)))
+    assert not torch.equal(*drawn)
 
 
 def test_a_workload_that_fits_is_taken_beside_one_that_does_not() -> None:
@@ -215,6 +292,7 @@ def test_a_workload_that_fits_is_taken_beside_one_that_does_not() -> None:
         ({"axes": {}}, "axes: 'M' is missing"),
         ({"axes": {"M": 4, "N": 8}}, "axes.N: the definition has M"),
         ({"axes": {"M": 0}}, "axes.M: Input should be greater than or equal to 1"),
+        ({"tolerance": {"max_atol": 10**400}}, "tolerance: max_atol is no finite number"),
         ({"axes": {"M": True}}, "axes.M: Input should be a valid integer"),
         ({"inputs": {"A": {"type": "random"}}}, "inputs: 'B' is missing"),
         ({"inputs": GEMMS[0]["inputs"] | {"D": {"type": "random"}}}, "inputs.D: the definition has A, B"),
@@ -251,9 +329,55 @@ def test_a_workload_that_breaks_a_constraint_is_named(tmp_path: Path) -> None:
         read_workloads(paths[1], read_definition(paths[0]))
 
 
+def test_an_expression_holds_at_other_sizes_too() -> None:
+    total = {"T": {"type": "expr", "expression": "B * S"}, "B": {"type": "var"}, "S": {"type": "const", "value": 4}}
+    read = Definition.model_validate(GEMM | {"axes": GEMM["axes"] | total})
+    assert read.broken({"B": 64, "S": 4, "T": 7}) == "T == (B * S)"
+    assert read.broken({"B": 64, "S": 4, "T": 256}) == ""
+    assert read.broken({"B": 64, "T": 7}) == "", "S is not known"
+
+
+def test_a_size_beyond_every_number_is_named(tmp_path: Path) -> None:
+    axes = {"Q": {"type": "expr", "expression": "M**16 * M**16"}} | GEMM["axes"]
+    paths = write(tmp_path, GEMM | {"axes": axes}, [random(GEMM, 1, M=1 << 40)])
+    with pytest.raises(DataError, match=r":1: axis Q: 'M\*\*16 \* M\*\*16' is no whole number from 1 to"):
+        read_workloads(paths[1], read_definition(paths[0]))
+
+
+def test_ten_thousand_workloads_are_sorted_at_once(tmp_path: Path) -> None:
+    paths = write(tmp_path, GEMM, [random(GEMM, number, M=number) for number in range(1, 10_001)])
+    read = read_definition(paths[0])
+    began = time.monotonic()
+    chosen = definition.choose(read, read_workloads(paths[1], read))
+    assert time.monotonic() - began < 10, "and not the square of their number"
+    assert len(chosen.left) == 10_000 - definition.MOST_SHAPES - definition.MOST_EXTRA
+    paths = write(tmp_path, GEMM, [random(GEMM, 1, M=1)] * 10_001)
+    with pytest.raises(DataError, match="holds more than 10000 workloads"):
+        read_workloads(paths[1], read)
+
+
+def test_definitions_in_folders_of_one_name_are_kept_apart(tmp_path: Path) -> None:
+    heads = []
+    for above, name in (("L1", "gemm"), ("quant", "gemm_fp8")):
+        (tmp_path / above).mkdir()
+        (tmp_path / above / "LICENSE").write_text(f"{above}'s terms")
+        paths = write(tmp_path / above, GEMM | {"name": name}, GEMMS)
+        heads.append(definition.head(*paths, kernelbench.Choices(), read_definition(paths[0])))
+    assert [one.source for one in heads] == ["set/definition.json (gemm)", "set/definition.json (gemm_fp8)"]
+    assert [one.licence for one in heads] == [("L1's terms",), ("quant's terms",)]
+    for one in heads:
+        none = Import(benchmark="definition", arena_version="1", tasks=())
+        record = several.Record(tmp_path, none)
+        record.tasks[one.source, one.arithmetic] = one
+        record.write()
+    assert documents.read_yaml(tmp_path / several.RECORD, Import).tasks == tuple(heads)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (json.dumps(GEMM | {"reference": "#" * 200_001}), ": reference: String should have at most 200000 characters"),
+        (json.dumps(GEMM | {"constraints": ["M " * 201]}), ": constraints.0: String should have at most 400 characters"),
         ('{"name": "a",\n "axes": }', ":2: is not JSON: Expecting value"),
         ('{"name": "a", "name": "b"}', ": is not JSON: one object holds the same name twice"),
         ('{"name": NaN}', ": is not JSON: NaN is no number of JSON"),

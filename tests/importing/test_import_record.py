@@ -73,7 +73,7 @@ def head(source: str = "level1/9_Own.py", **given: object) -> Imported:
 
 def empty(out: Path) -> several.Record:
     out.mkdir(exist_ok=True)
-    none = Import(benchmark="kernelbench", commit="", licence=(), arena_version="1", tasks=())
+    none = Import(benchmark="kernelbench", arena_version="1", tasks=())
     return several.Record(out, none)
 
 

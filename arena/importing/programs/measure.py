@@ -23,6 +23,8 @@ SHORT = 16
 LONGER = 8
 """Sums are longer at a GPU's sizes: there eager's worst short row was 10 to 24 times the estimate of `rare` (H100, level2/18)."""
 METRICS = ("rel_fro", "row", "el")
+SLICES = 8
+"""Of each dimension of an input: so many are overwritten, one at a time."""
 
 
 class Unfit(Exception):
@@ -59,6 +61,8 @@ def main():
             raise Unfit("not finite: the answer to its own inputs holds infinities or NaN")
     if errors(refs[SEEDS[1]], refs[SEEDS[0]])["rel_fro"] < order["least_error"]:
         raise Unfit("constant: other inputs and other weights give the same answer")
+    if order["whole"]:
+        check_inputs(reference, sets)
 
     low = {m: order["least_error"] for m in METRICS}
     high = {m: math.inf for m in METRICS}
@@ -110,6 +114,39 @@ def main():
     first, second = (sets[seed][reference.FORWARD :] for seed in SEEDS[:2])
     vary = any(not torch.equal(a, b) for a, b in zip(first, second))
     return {"tolerance": tolerance, "gap": gap, "low": low, "classes": classes, "dropped": dropped, "weights_vary": vary}
+
+
+def check_inputs(reference, sets):
+    """Unfit for an input that is the same for two seeds, or of which a quarter or more is never read. Whole numbers of more than
+    8 bits are places and lengths: they are not looked at."""
+    first, second = (sets[seed][: reference.FORWARD] for seed in SEEDS[:2])
+    answer = reference.reference(*first)
+    for number, t in enumerate(first):
+        if not t.is_floating_point() and t.dtype not in (torch.int8, torch.uint8):
+            continue
+        if same(t, second[number]):
+            raise Unfit(f"its input {number} is the same for two seeds, and every call needs new values")
+        for dimension, size in enumerate(t.shape):
+            places = torch.randperm(size, generator=torch.Generator().manual_seed(size)).tolist()[:SLICES] if size > 1 else []
+            unread = sum(not reads(reference, first, number, dimension, place, answer) for place in places)
+            if unread and 4 * unread >= len(places):
+                raise Unfit(f"the operator reads only a part of its input {number}, so the input's bytes are no bound")
+
+
+def reads(reference, inputs, number, dimension, place, answer):
+    """Whether some value of a slice of an input changes the answer, or is refused."""
+    t = inputs[number]
+    fractions = t.is_floating_point()
+    info = torch.finfo(t.dtype) if fractions else torch.iinfo(t.dtype)
+    for value in (*((math.nan,) if fractions else ()), info.max, info.min):
+        changed = t.clone()
+        changed.select(dimension, place).fill_(value)
+        try:
+            if not same(reference.reference(*inputs[:number], changed, *inputs[number + 1 :]), answer):
+                return True
+        except (RuntimeError, IndexError, ValueError):
+            return True
+    return False
 
 
 def rare(sets, refs, low, answer, gpu_rows):
