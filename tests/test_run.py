@@ -86,7 +86,9 @@ def test_trials_are_runs_of_one_cell(arena: Arena) -> None:
     done = arena(*RUN, "--model", "nop", "--trials", "2", "--json")
     first, second = json.loads(done.out)
     assert first["cell"] == second["cell"]
-    assert "trial 2 of 2" in done.err
+    assert "nop on paged_attention, trial 2: missing   (2 of 2 trials)" in done.err
+    places = [json.loads((run / "manifest.json").read_text())["sweep"] for run in arena.runs]
+    assert [place["trial"] for place in places] == [1, 2] and places[0]["name"] == places[1]["name"]
     assert len(consistent(arena)) == 2
     board = json.loads(arena.board()["leaderboard.json"])
     [entry] = board["tables"][0]["rows"][0]["entries"].values()
@@ -103,7 +105,8 @@ def test_an_empty_account_stops_the_other_trials(arena: Arena, tmp_path: Path) -
     [session] = sessions
     assert "add credit at the provider" in session["account_fault"] and session["account_fault"] in session["message"]
     said = " ".join(done.err.split())
-    assert f"this run does not count (provider_error): {session['account_fault']} the other 2 would end the same way" in said
+    assert f"this run does not count (provider_error): {session['account_fault']}" in said
+    assert "the other 2 would end the same way" in said
     [entry] = json.loads(arena.board()["leaderboard.json"])["tables"][0]["rows"][0]["entries"].values()
     assert entry["counted"] == 0
 

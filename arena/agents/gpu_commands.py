@@ -27,10 +27,15 @@ from arena.errors import ArenaError, SandboxError
 from arena.sandboxes import Limits, RunningSandbox, SandboxSpec, bwrap
 from arena.sandboxes.profile import OWN_VARIABLES
 from arena.sandboxes.programs import gpu as client
+from arena.sandboxes.programs import no_sockets
 from arena.sandboxes.running import await_dying
 
 TURN = Path(__file__).with_name("gpu_turn.py")
-PROGRAM, FOLDER, PORT = Path(client.__file__).read_bytes(), "/opt/arena", client.PORT
+FOLDER, PORT = "/opt/arena", client.PORT
+NO_SOCKETS = f"{FOLDER}/no_sockets"
+"""Runs a session's command, and each of its commands on a GPU: none makes a socket in the workspace, by which the other would get
+the GPU's open files, and could compute on after its turn."""
+PROGRAMS = {f"{FOLDER}/gpu": Path(client.__file__).read_bytes(), NO_SOCKETS: Path(no_sockets.__file__).read_bytes()}
 CONNECTIONS = 16
 """Commands of one session at once; they have their turns one after the other."""
 ORDER_BYTES = 32 << 20
@@ -118,10 +123,12 @@ class GpuCommands:
         asking: Callable[[], bool],
         event: Callable[..., None],
         cpus: frozenset[int] | None = None,
+        await_empty: Callable[[float], None] = await_dying,
     ) -> None:
         """`asking`: whether a request to the session's model is under way. `event` writes into the run's log. `cpus`: as the
-        session's.
+        session's. `await_empty` waits so long until no command is dying; SandboxError when one is.
         """
+        self._await_empty = await_empty
         self.use = Use()
         self._turns, self._limits, self._asking, self._event, self._cpus = turns, limits, asking, event, cpus
         self._session: RunningSandbox | None = None
@@ -192,28 +199,41 @@ class GpuCommands:
             while not self._one.acquire(timeout=POLL_S):
                 if left():
                     return
+            lease = None
             try:
-                code, note = self._turn(order, answer, left)
+                lease = None if left() else self._wait(answer, left)
+                code, note = self._turn(order, lease, answer, left) if lease else (FAILED, "")
             except (ArenaError, OSError, ValueError, RecursionError) as error:  # whatever an order does, it ends with an answer
                 code, note = FAILED, str(error)
                 self._log("gpu_failed", message=note)
-            finally:
+            if lease is None or self._ended_turn(0.0):  # before a client that may be slow to read
                 self._one.release()
+                answer.last(code, note)
+                return
             answer.last(code, note)
+            while not self._ended_turn(POLL_S) and not self._over.is_set():
+                pass
+            self._one.release()
 
-    def _turn(self, order: Order, answer: Answers, left: Callable[[], bool]) -> tuple[int, str]:
-        """Wait for a lease and run the command under it; its exit code, and a note to the client."""
-        lease = None if left() else self._wait(answer, left)
-        if lease is None:
-            return FAILED, ""
+    def _turn(self, order: Order, lease: Lease, answer: Answers, left: Callable[[], bool]) -> tuple[int, str]:
+        """Run the command under its lease; its exit code, and a note to the client."""
         begun_s = time.monotonic()
         try:
             return self._run(order, lease, answer, left)
         finally:
             self.use.leased_s += time.monotonic() - begun_s
-            # While a sandbox is dying its context may be on the GPU: the turn is kept, and the broker leaves the GPU out.
-            await_dying(0.0)
-            self._turns.give_back()
+
+    def _ended_turn(self, limit_s: float) -> bool:
+        """Give the turn back, if the command's sandbox is empty within this time.
+
+        While it is dying its context may be on the GPU: the broker leaves the GPU out until then, or until the session's end.
+        """
+        try:
+            self._await_empty(limit_s)
+        except SandboxError:
+            return False
+        self._turns.give_back()
+        return True
 
     def _wait(self, answer: Answers, left: Callable[[], bool]) -> Lease | None:
         began_s = looked_s = time.monotonic()
@@ -256,7 +276,8 @@ class GpuCommands:
             time.sleep(0.01)
         spec = SandboxSpec(
             kind="agent",
-            command=order.command,
+            command=(NO_SOCKETS, *order.command),
+            programs={NO_SOCKETS: PROGRAMS[NO_SOCKETS]},
             stdin=order.stdin,
             env={"GPU_TURN": "1"},
             gpu=lease.gpu,

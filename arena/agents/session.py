@@ -27,6 +27,7 @@ from arena.gateway.config import ModelAccess
 from arena.gateway.network import Network, connected
 from arena.results.run_folder import ROOM_BYTES, RunFolder, start_clock
 from arena.sandboxes import RunningSandbox
+from arena.sandboxes.programs import no_sockets
 from arena.schema import Harness, Session
 from arena.submission import Submission
 from arena.system import tempdirs
@@ -42,6 +43,7 @@ LIMITS = {
     "context": "the model's context was full at its last answer",
     "output": "the limit on one answer cut the model's last one",
 }
+UNCONFINED = "this kernel has no Landlock: a command could hand the GPU's open files to its session by a socket in the workspace"
 LISTED_FILES = 10_000
 """Names compared at the top of the workspace to see whether anything changed; an agent may make millions."""
 
@@ -91,8 +93,9 @@ def play(
             sandbox, network=connection.network, bridges={**connection.bridges, **gpu_bridges}, env=env, cpus=spec.cpus
         )
         if gpu:
-            programs = {f"{gpu_commands.FOLDER}/gpu": gpu_commands.PROGRAM}
-            sandbox = replace(sandbox, shared=True, programs=programs, path=(*sandbox.path, gpu_commands.FOLDER))
+            command = (gpu_commands.NO_SOCKETS, *sandbox.command)
+            path = (*sandbox.path, gpu_commands.FOLDER)
+            sandbox = replace(sandbox, shared=True, command=command, programs=gpu_commands.PROGRAMS, path=path)
         end, cleanup = None, ""
         try:
             with (
@@ -148,7 +151,8 @@ def play(
         run.event("not_kept", count=running.lost.count, first=running.lost.first)
     cut = LIMITS[gateway.limit_reached] if gateway and gateway.limit_reached else ""
     breaks = f"its command went on after breaks of the provider: {gateway.resumed}" if gateway and gateway.resumed else ""
-    remarks = [text for text in (cut, breaks, transcript.trouble, snapshots.trouble) if text]
+    open_ = UNCONFINED if gpu and not no_sockets.available() else ""
+    remarks = [text for text in (cut, breaks, open_, transcript.trouble, snapshots.trouble) if text]
     if troubles := [*connection.troubles, *(gateway.troubles if gateway else ())]:
         run.event("network_trouble", troubles=troubles)
     session = Session(

@@ -16,6 +16,8 @@ from rich.text import Text
 from arena.cli.console import clock, on_a_terminal, people, safe, tell
 from arena.files import documents
 from arena.plan import seconds
+from arena.sweep import broker
+from arena.sweep.eta import Left, Slots, Took, eta_s
 from arena.sweep.scheduler import TrialState, View
 
 KEPT_EVERY_S = 2.0
@@ -90,7 +92,11 @@ def summary(view: View) -> str:
     done, failed, spared = (sum(state.step == step for state in view.trials) for step in ("done", "failed", "spared"))
     parts = [f"{done} of {len(view.trials)} trials done"]
     parts += [f"{spared} spared by stop.when"] * bool(spared) + [f"{failed} failed"] * bool(failed)
-    if left_s := left(view):
+    left_s = left(view)
+    if found := eta(view):
+        waits = ", and the time that routes are paused" * bool(paused(view))
+        parts.append(f"about {duration(found)} left by the trials so far{waits}")
+    elif left_s:
         parts.append(f"agents' budgets left {duration(left_s)}")
     cap_usd = view.limits.sweep.stop.cost_usd
     if view.spent_usd or cap_usd:
@@ -108,25 +114,31 @@ def paused(view: View) -> dict[str, float]:
     return {route: until_s - now_s for route, until_s in view.limits.paused_until.items() if until_s > now_s}
 
 
-def roles(view: View) -> dict[int, str]:
-    """What each GPU does now; empty on `cpu`."""
+def roles(view: View) -> dict[str, str]:
+    """What each GPU does now, by its number, with its machine where there are several; empty on `cpu`."""
     if all(state.trial.planned.cell.hardware == "cpu" for state in view.trials):
         return {}
-    places, state = view.places, view.broker
-    found = {gpu: "agents" for gpu in places.agents} | {gpu: "judge" for gpu in places.judges}
-    if state:
-        found |= {gpu: f"{found[gpu]}, in use" for gpu in [*state.leases, *(state.sessions.values() if places.owned else ())]}
-        found |= {gpu: "judge, in use" for gpu in state.judges.values()} | {gpu: "left out" for gpu in state.left_out}
+    found: dict[str, str] = {}
+    for machine, state in sorted(view.machines.items()):
+        prefix = f"{machine}:" if machine else ""
+        found |= {f"{prefix}{gpu}": role for gpu, role in sorted(_roles(state).items())}
     return found
+
+
+def _roles(state: broker.State) -> dict[int, str]:
+    places = state.places
+    found = {gpu: "agents" for gpu in places.agents} | {gpu: "judge" for gpu in places.judges}
+    found |= {gpu: f"{found[gpu]}, in use" for gpu in [*state.leases, *(state.sessions.values() if places.owned else ())]}
+    return found | {gpu: "judge, in use" for gpu in state.judges.values()} | {gpu: "left out" for gpu in state.left_out}
 
 
 def _gpus(view: View) -> str:
     """The GPUs by role, and who waits for one."""
     by_role: dict[str, list[str]] = {}
-    for gpu, role in sorted(roles(view).items()):
-        by_role.setdefault(role, []).append(str(gpu))
+    for gpu, role in roles(view).items():
+        by_role.setdefault(role, []).append(gpu)
     text = "; ".join(f"{role} {','.join(gpus)}" for role, gpus in by_role.items())
-    waiting = len(view.broker.leases_waiting) if view.broker else 0
+    waiting = sum(len(state.leases_waiting) for state in view.machines.values())
     return f"GPUs: {text}" * bool(text) + f"; {waiting} wait for a turn" * bool(waiting and text)
 
 
@@ -140,7 +152,27 @@ def left(view: View) -> float:
     open_ = [state for state in view.trials if state.step in ("play", "wait")]
     if not open_:
         return 0.0
-    return sum(seconds(state.trial.planned.session.grid.budget, "budget") for state in open_) / view.places.sessions
+    return sum(seconds(state.trial.planned.session.grid.budget, "budget") for state in open_) / max(1, view.sessions)
+
+
+def eta(view: View) -> float | None:
+    """Seconds until what can be done is done, by the sweep's own trials; None before there is one, 0 when nothing is left."""
+    took: list[Took] = []
+    needed: list[Left] = []
+    now_s = time.monotonic()
+    for state in view.trials:
+        cell, doing = state.trial.planned.cell, state.doing
+        took += [Took(state.trial.planned.label, cell.problem, each.session_s, each.score_s) for each in state.attempts]
+        if state.step in ("play", "judge", "wait") and cell.route not in view.limits.closed:
+            judging = state.step == "judge" or (doing is not None and doing.kind == "judge")
+            at_work_s = now_s - doing.begun_s if doing else 0.0
+            needed.append(Left(state.trial.planned.label, cell.problem, cell.budget_s, not judging, True, at_work_s))
+    slots = Slots(
+        view.sessions,
+        sum(len(state.places.judges) or len(state.places.agents) for state in view.machines.values()),
+        waves=not all(state.places.judges for state in view.machines.values()),
+    )
+    return eta_s(needed, took, slots)
 
 
 def record(view: View) -> dict[str, Any]:
@@ -152,8 +184,10 @@ def record(view: View) -> dict[str, Any]:
         "reserved_usd": view.reserved_usd,
         "cap_usd": view.limits.sweep.stop.cost_usd,
         "left_s": left(view),
-        "parallel": view.places.sessions,
-        "gpus": {str(gpu): role for gpu, role in sorted(roles(view).items())},
+        "eta_s": eta(view),
+        "parallel": view.sessions,
+        "machines": {machine: state.places.sessions for machine, state in view.machines.items() if machine},
+        "gpus": roles(view),
         "paused_routes_s": paused(view),
         "closed_routes": dict(view.limits.closed),
         "at_work": view.at_work,
@@ -168,6 +202,7 @@ def record(view: View) -> dict[str, Any]:
                 "trial": state.trial.number,
                 "next": state.step,
                 "doing": _phase(state) if state.doing else None,
+                "machine": (state.doing.machine or None) if state.doing else None,
                 "attempts": [
                     {"run": attempt.run_id, "outcome": attempt.outcome, "verdict": attempt.verdict or None}
                     for attempt in state.attempts

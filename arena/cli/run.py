@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
+from datetime import UTC, datetime
 
 import rich_click as click
 
 from arena import paths
 from arena.agents.run_spec import RunSpec
+from arena.agents.supervisor import Activity, Progress
 from arena.cli import options
 from arena.cli.console import Display, answering, data, safe, tell
 from arena.cli.render import show_score, show_session, uncounted
+from arena.files import documents
 from arena.gateway.config import Caps
+from arena.gateway.egress.rules import private
 from arena.gateway.network import Network
 from arena.plan import plan
 from arena.results import annotations as records
-from arena.run_cell import rehearse, run_cell
-from arena.schema import Annotation, GpuAccess
-from arena.sweep import forecast
+from arena.run_cell import rehearse, render, run_cell
+from arena.schema import Annotation, GpuAccess, Grid, ModelChoice, Place, Retry, Sweep
+from arena.sweep import forecast, gpu_locks, grid, scheduler
+from arena.sweep.node import OneMachine
+from arena.sweep.scheduler import View
 
 REMEDIES = {
     "provider_error": "the provider failed, which says nothing about the agent. Run the cell again",
@@ -118,21 +125,79 @@ def run(
         _show_plan(spec, trials, as_json)
         return
     options.say_busy()
-    annotations = []
-    for trial in range(1, trials + 1):
-        cell = f"[bold]{safe(spec.selected.model_name)}[/] on [bold]{spec.problem.name}[/] ({safe(spec.hardware.title)})"
-        tell(cell + (f", trial {trial} of {trials}" if trials > 1 else ""))
-        with Display() as display:
-            annotations.append(run_cell(spec, display.show))
-        show_run(annotations[-1])
-        if annotations[-1].session.account_fault:
-            if trial < trials:
-                tell(f"the other {trials - trial} would end the same way and are left out")
-            break
+    if trials > 1:
+        choice = ModelChoice(model=model, effort=effort, turns=turns, profile=profile, provider=provider, unpinned=unpinned)
+        cells = Grid(
+            models=(choice,),
+            problems=(spec.problem.name,),
+            budget=budget.strip(),
+            exclude_backoff=exclude_backoff,
+            allow=tuple(map(str, network.allowed)),
+            allow_private=network.reach is private,
+            network=network.mode,
+            login=login,
+            sandbox="docker" if sandbox_name == "docker" else "bwrap",
+            patience=patience.strip(),
+            max_requests=caps.requests,
+            max_tokens=caps.tokens,
+            max_cost=caps.cost_usd,
+        )
+        code, annotations = _play_trials(_sweep_of(spec, cells, trials, gpu_access), spec)
+        if as_json:
+            data(annotations)
+        context.exit(code)
+    tell(f"[bold]{safe(spec.selected.model_name)}[/] on [bold]{spec.problem.name}[/] ({safe(spec.hardware.title)})")
+    with Display() as display:
+        annotation = run_cell(spec, display.show)
+    show_run(annotation)
     if as_json:
-        data(annotations)
-    if any(uncounted(annotation) for annotation in annotations):
+        data([annotation])
+    if uncounted(annotation):
         context.exit(1)
+
+
+def _sweep_of(spec: RunSpec, cells: Grid, trials: int, access: GpuAccess) -> Sweep:
+    """The sweep of one cell that several trials are. None of them is tried again."""
+    return Sweep(
+        name=f"run_{datetime.now(UTC):%Y%m%dt%H%M%Sz}_{secrets.token_hex(2)}",
+        trials=trials,
+        cells=(cells,),
+        hardware=spec.hardware.name,
+        place=Place(parallel=1, gpus=frozenset({spec.gpu}), judge=frozenset(), access=access, lease=f"{spec.lease_s:g}s"),
+        retry=Retry(provider_error=0, judge_failed=0, interrupted=0),
+    )
+
+
+def _play_trials(sweep: Sweep, spec: RunSpec) -> tuple[int, list[Annotation]]:
+    """Work on such a sweep, and show each run as `arena run` does; the exit code."""
+    places = grid.places_on(sweep, spec.hardware)
+    planned = grid.trials(grid.cells(sweep, spec.hardware, grid.shares(places)), sweep.trials)
+    folder, shown = paths.sweeps() / sweep.name, dict[str, Annotation]()
+    with scheduler.held(folder), gpu_locks.held_for(sweep, spec.hardware), Display() as display:
+        documents.write_yaml(folder / "sweep.yaml", sweep)
+
+        def say(text: str, view: View) -> None:
+            if text:
+                tell(safe(text))
+            for state in view.trials:
+                if state.doing and "phase" in state.doing.last:
+                    told = state.doing.last
+                    activity = Activity(**told["activity"]) if told["activity"] else None
+                    display.show(Progress(told["phase"], told["text"], told["elapsed_s"], told["budget_s"], activity))
+                for attempt in state.attempts:
+                    if attempt.judged and attempt.run_id not in shown:
+                        shown[attempt.run_id] = records.read(paths.annotations() / f"{attempt.run_id}.yaml")
+                        show_run(shown[attempt.run_id])
+
+        work = scheduler.Scheduler(sweep, planned, OneMachine(folder, places), folder, say, {})
+        code = work.work()
+    render()
+    left = [state for state in work.view().trials if state.step == "play" and not state.attempts]
+    if left and any(annotation.session.account_fault for annotation in shown.values()):
+        tell(f"the other {len(left)} would end the same way and are left out")
+    elif left:
+        tell(f"{len(left)} trials are left: `arena sweep {sweep.name}` goes on")
+    return code, list(shown.values())
 
 
 def _show_plan(spec: RunSpec, trials: int, as_json: bool) -> None:

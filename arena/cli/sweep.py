@@ -1,15 +1,17 @@
 """`arena sweep`: run a grid of cells, or go on with one."""
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
 import rich_click as click
 from pydantic import ValidationError
 
-from arena import paths
+from arena import catalog, paths
 from arena.cli import board, options
 from arena.cli.console import answering, data, safe, tell, tell_table
 from arena.errors import UsageError
@@ -18,14 +20,18 @@ from arena.plan import ready
 from arena.results import annotations, baselines, statistics
 from arena.results.board import Naive
 from arena.run_cell import render
-from arena.schema import Annotation, Sweep, When
-from arena.sweep import forecast, grid, scheduler
+from arena.schema import Annotation, Hardware, Sweep, When
+from arena.sweep import forecast, gpu_locks, grid, scheduler
+from arena.sweep.broker import Places
 from arena.sweep.forecast import Shows
 from arena.sweep.grid import PlannedCell
+from arena.sweep.node import Machines, OneMachine
 from arena.sweep.progress import LEAST_TRIALS, Problem, problem_of
 from arena.sweep.scheduler import Shard, View
 
 FILE, LIVE = "sweep.yaml", "live.json"
+LOST_VARIABLE, LOST_S = "ARENA_LOST_S", 120.0
+"""Seconds after which a machine of Ray's that does not answer is given up. At half of it, it has ended its own processes."""
 
 
 @click.command()
@@ -40,6 +46,9 @@ FILE, LIVE = "sweep.yaml", "live.json"
 @options.hardware
 @click.option("--parallel", type=click.IntRange(1), metavar="N", help="Play this many sessions at once.")
 @click.option("--shard", metavar="I/N", help="Work on the I-th of N parts, beside other commands with the same results folder.")
+@click.option(
+    "--on", "engine", type=click.Choice(["ray"]), help="Work on the machines of the Ray cluster at RAY_ADDRESS, or on this host."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and what is lacking for it. Start and write nothing.")
 @click.option("--status", is_flag=True, help="Show how far the sweep is. Start nothing.")
 @options.as_json
@@ -55,6 +64,7 @@ def sweep(
     hardware_name: str | None,
     parallel: int | None,
     shard: str | None,
+    engine: str | None,
     dry_run: bool,
     status: bool,
     as_json: bool,
@@ -76,8 +86,8 @@ def sweep(
     if parallel is not None:
         found = found.model_copy(update={"place": found.place.model_copy(update={"parallel": parallel})})
     ready()
-    hardware = grid.hardware_of(found)
-    places = grid.places_on(found, hardware)
+    hardware = _hardware_on_ray(found, shard) if engine else grid.hardware_of(found)
+    places = Places(1) if engine else grid.places_on(found, hardware)
     planned = grid.cells(found, hardware, grid.shares(places))
     all_trials = grid.trials(planned, found.trials)
     records = annotations.read_all(paths.annotations()) if found.stop.when or dry_run else []
@@ -87,14 +97,17 @@ def sweep(
         _show(found, view, planned, records, naive, as_json=as_json, plans=dry_run)
         return
     folder, part = paths.sweeps() / found.name, _shard(shard, found)
-    with scheduler.held(folder, part):
+    locks = nullcontext() if engine else gpu_locks.held_for(found, hardware)  # each of Ray's machines has its own
+    with scheduler.held(folder, part), locks:
         if file is None:
             documents.write_yaml(folder / FILE, found)
         elif file != folder / FILE:
             documents.write_bytes(folder / FILE, file.read_bytes())  # with its comments
-        tell(f"sweep {found.name}: {board.summary(view)}, {places.sessions} at once on {safe(hardware.title)}")
+        machines = _on_ray(found, planned, folder) if engine else OneMachine(folder, places)
+        at_once = sum(each.sessions for each in machines.places().values())
+        tell(f"sweep {found.name}: {board.summary(view)}, {at_once} at once on {safe(hardware.title)}")
         with board.Board(folder / LIVE) as shown:
-            work = scheduler.Scheduler(found, all_trials, places, folder, shown.say, naive, part)
+            work = scheduler.Scheduler(found, all_trials, machines, folder, shown.say, naive, part)
             code = work.work()
     render()
     tell_table(board.table(work.view()))
@@ -111,6 +124,38 @@ def sweep(
     elif code:
         tell(f"the same command goes on: arena sweep {found.name}")
     context.exit(code)
+
+
+def _hardware_on_ray(sweep: Sweep, shard: str | None) -> Hardware:
+    """The hardware of a sweep on Ray's machines. UsageError."""
+    if sweep.hardware is None:
+        raise UsageError("--on ray: the sweep's file names its `hardware`, which this machine need not have")
+    if sweep.stop.cost_usd:
+        raise UsageError("--on ray and stop.cost_usd do not go together: what a lost machine has spent is not known here")
+    if any(cells.network == "open" or cells.allow_private for cells in sweep.cells):
+        raise UsageError(
+            "--on ray goes neither with `network: open` nor with `allow_private`: an agent that reaches Ray's ports runs what it "
+            "likes on every machine"
+        )
+    if shard:
+        raise UsageError("--on ray and --shard do not go together: Ray's machines share the work by themselves")
+    return catalog.hardware(sweep.hardware)
+
+
+def _on_ray(sweep: Sweep, planned: Sequence[PlannedCell], folder: Path) -> Machines:
+    """The machines of Ray's cluster. UsageError."""
+    from arena.sweep.cluster import Cluster
+
+    lost_s = float(os.environ.get(LOST_VARIABLE, LOST_S))
+    return Cluster(
+        sweep,
+        planned,
+        folder,
+        lambda text: tell(safe(text)),
+        os.environ.get("RAY_ADDRESS", "auto"),
+        silence_s=lost_s / 2,
+        lost_s=lost_s,
+    )
 
 
 def _shard(given: str | None, sweep: Sweep) -> Shard:
@@ -183,7 +228,7 @@ def _show(
         if not plans:
             return
         cells = f"{len(planned)} cell{'s' * (len(planned) > 1)}"
-        counts = f"{cells}, {found.trials} trials of each, {len(view.trials)} in all, {view.places.sessions} at once"
+        counts = f"{cells}, {found.trials} trials of each, {len(view.trials)} in all, {view.sessions} at once"
         tell(f"{counts}; budgets left {board.duration(board.left(view))}, and a score for each")
         known = f"about {cost_usd:.2f} USD, by earlier runs of the same models" if cost_usd else "none"
         tell("cost: " + ("unknown, some model has no run on record" if cost_usd is None else known))

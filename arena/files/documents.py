@@ -152,11 +152,16 @@ def write_bytes(path: Path, data: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync(path.parent)
+
+
+def sync(folder: Path) -> None:
+    """Flush the names of a folder to the disk."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)
 
 
 def _plain(value: Any) -> Any:

@@ -44,6 +44,13 @@ class Grid(Record):
     exclude_backoff: bool = False
     allow: tuple[str, ...] = ()
     """Hosts that the agents may reach besides their models. Empty: none."""
+    allow_private: bool = False
+    """Whether such hosts may have private addresses."""
+    network: Literal["none", "allow", "open"] | None = None
+    """None: `allow` with hosts to allow, `none` without. open: this machine's network, for one session at once; the runs are
+    marked as unsealed."""
+    login: bool = False
+    """Copy the subscription's login into the sandbox, and use no gateway: nothing is metered."""
     sandbox: Literal["bwrap", "docker"] = "bwrap"
     patience: Duration = "5m"
     max_requests: Count = 2000
@@ -75,7 +82,8 @@ class Retry(Record):
     judge_failed: Retries = 2
     """Scores of the same session."""
     interrupted: Retries = 5
-    """Of attempts that arena itself ended with an error. One that was killed with the sweep is always made again."""
+    """Of attempts that arena itself ended with an error, and as many that were lost with their machine. One that was killed
+    with the sweep is always made again."""
     after: Duration = "1m"
     """Wait before the first attempt after a provider's failure; four times as long before each further one."""
 
@@ -105,6 +113,9 @@ class Stop(Record):
 
     cost_usd: Positive | None = None
     """Start no session that could bring the cost above this."""
+    at: Annotated[str, Field(pattern=r"^(\d{4}-\d{2}-\d{2}T)?\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2})?$")] | None = None
+    """Start no session from then on: `2026-12-01T08:00Z`, or `08:00`, which is the next one of this machine's clock after the
+    command began."""
     route_failures: Count = 3
     """Pause a route after so many sessions in a row that ended by its provider's failure."""
     when: When | None = None

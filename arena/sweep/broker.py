@@ -97,6 +97,8 @@ def try_session(state: State, party: Party) -> tuple[State, Granted | None]:
         return state, None
     if not places.judges and (state.judges or state.judges_waiting):
         return state, None
+    if set(places.agents) & set(state.judges.values()):
+        return state, None  # a score is taken on a GPU of the agents, with their processors
     gpu = places.agents[0]
     if places.owned:
         taken = {*state.sessions.values(), *state.judges.values()}

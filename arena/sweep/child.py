@@ -3,9 +3,9 @@
 {"play": PlannedSession, "gpu": N, "place": SweepPlace, "cell": Cell, "cpus": [N] or null}    plays a session
 {"judge": RUN, "gpu": N, "beside": TEXT, "cpus": [N] or null}            scores a run whose session has ended
 
-It writes a JSON object a line to stdout: {"phase", "text", "elapsed_s", "budget_s"} as it goes on, {"lease"} for its turns on a
-shared GPU (lease.py), and at last {"run": RUN} or {"error": TEXT}. It ends with the sweep, however that ends, or when the
-machine has slept; its sandboxes end with it.
+It writes a JSON object a line to stdout: {"phase", "text", "elapsed_s", "budget_s", "activity"} as it goes on, {"lease"} for its
+turns on a shared GPU (lease.py), and at last {"run": RUN} or {"error": TEXT}. It ends with the sweep, however that ends, or when
+the machine has slept; its sandboxes end with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -96,7 +96,7 @@ def act(order: dict[str, Any]) -> str:
     from arena.sweep.lease import SweepTurns
 
     def report(progress: Progress) -> None:
-        say(phase=progress.phase, text=progress.text, elapsed_s=progress.elapsed_s, budget_s=progress.budget_s)
+        say(**asdict(progress))
 
     cpus = frozenset(order["cpus"]) if order.get("cpus") else None
     if "judge" in order:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from arena import catalog
@@ -51,12 +51,13 @@ class PlannedSession(Record):
             profile=choice.profile,
             budget=grid.budget,
             sandbox=grid.sandbox,
-            network=network("allow" if grid.allow else "none", grid.allow),
+            network=network(grid.network or ("allow" if grid.allow else "none"), grid.allow, grid.allow_private),
             caps=Caps(grid.max_requests, grid.max_tokens, grid.max_cost),
             patience=grid.patience,
             providers=choice.provider,
             unpinned=choice.unpinned,
             exclude_backoff=grid.exclude_backoff,
+            login=grid.login,
             parallel=self.parallel,
             gpu_access=self.access,
             lease=self.lease,
@@ -111,6 +112,11 @@ def places_on(sweep: Sweep, hardware: Hardware) -> Places:
         raise UsageError(
             f"place.parallel: {asked} sessions need {asked * LEAST_BYTES >> 30} GiB of memory; this machine has room for {room}"
         )
+    if asked > 1 and any(cells.network == "open" for cells in sweep.cells):
+        raise UsageError(
+            f"place.parallel: {asked} sessions with `network: open` share this machine's network, where only one can have the "
+            "gateway's port: write `parallel: 1`"
+        )
     return Places(asked, agents, tuple(sorted(judges)), owned, seconds(place.lease, "place.lease"), place.access == "leased")
 
 
@@ -133,13 +139,26 @@ def shares(places: Places) -> int:
     return places.sessions + len(places.judges) + places.leased * len(places.agents)
 
 
-def cores(places: Places) -> tuple[frozenset[int] | None, frozenset[int] | None]:
+def cores(places: Places, here: Iterable[int] | None = None) -> tuple[frozenset[int] | None, frozenset[int] | None]:
     """The processors of the agents, and those of the judge; None where one does not work beside the other."""
     if not places.judges:
         return None, None
-    every = sorted(os.sched_getaffinity(0))
+    every = sorted(os.sched_getaffinity(0) if here is None else here)
     kept = min(JUDGE_CORES * len(places.judges), len(every) // 4)
     return (frozenset(every[:-kept]), frozenset(every[-kept:])) if kept else (None, None)
+
+
+def judge_cores(places: Places, gpu: int, here: Iterable[int] | None = None) -> frozenset[int] | None:
+    """The processors of a score on that GPU, which no other score has; None where it may use all.
+
+    A judge's own GPU has a part of the judge's. On a GPU of the agents none of them is at work, and it has a part of theirs.
+    """
+    agents, judges = cores(places, here)
+    if agents is None or judges is None:
+        return None
+    of, every = (places.judges, judges) if gpu in places.judges else (places.agents, agents)
+    each, at = max(1, len(every) // len(of)), of.index(gpu)
+    return frozenset(sorted(every)[at * each : (at + 1) * each]) or every
 
 
 def cells(sweep: Sweep, hardware: Hardware, parallel: int) -> tuple[PlannedCell, ...]:

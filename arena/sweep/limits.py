@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
+from arena.errors import UsageError
 from arena.plan import seconds
 from arena.schema import Sweep
 from arena.sweep.grid import Trial
@@ -13,6 +16,18 @@ from arena.sweep.progress import Attempt
 
 DEFAULT_SESSIONS = 4
 """At once on a route that `providers` does not name."""
+
+
+def until_s(at: str, now: datetime) -> float:
+    """Seconds from `now` to a time such as `2026-12-01T08:00Z`, or to the next `08:00` of the clock. UsageError."""
+    try:
+        found = datetime.fromisoformat(f"{now:%Y-%m-%d}T{at}" if len(at) == len("08:00") else at)
+    except ValueError:
+        raise UsageError(f"stop.at: {at!r} is no time: write 08:00, or 2026-12-01T08:00Z with its date") from None
+    if found.tzinfo is None:  # of this machine's clock
+        found = found.astimezone(now.tzinfo) if now.tzinfo is None else found.replace(tzinfo=now.tzinfo)
+    left_s = (found - now).total_seconds()
+    return left_s + timedelta(days=1).total_seconds() if len(at) == len("08:00") and left_s <= 0 else left_s
 
 
 @dataclass
@@ -26,6 +41,8 @@ class Limits:
     closed: dict[str, str] = field(default_factory=dict)
     """Routes whose account needs a person, with what to do."""
     not_before: dict[Trial, float] = field(default_factory=dict)
+    stop_at_s: float = math.inf
+    """From then on no session starts."""
 
     def ended(self, trial: Trial, attempt: Attempt, failed_before: int, now_s: float) -> str:
         """Take an ended session into account; what it changes, for people, or nothing.
@@ -51,7 +68,9 @@ class Limits:
         )
 
     def blocks(self, trial: Trial, at_work: Sequence[Trial], spent_usd: float, now_s: float) -> str:
-        """Why no session of this trial may start now: `route`, `closed`, `wait`, `cost`, or nothing."""
+        """Why no session of this trial may start now: `at`, `route`, `closed`, `wait`, `cost`, or nothing."""
+        if now_s >= self.stop_at_s:
+            return "at"
         cell = trial.planned.cell
         if cell.route is not None:
             if cell.route in self.closed:

@@ -44,6 +44,9 @@ class Attempt:
     account_fault: str = ""
     cost_usd: float | None = 0.0
     """None: unknown."""
+    session_s: float | None = None
+    """How long its session took; None before it has a score."""
+    score_s: float | None = None
 
 
 def attempts(state: RunState) -> Attempt:
@@ -73,6 +76,8 @@ def attempts(state: RunState) -> Attempt:
         judged=judged,
         account_fault=session.account_fault,
         cost_usd=cost_usd,
+        session_s=session.elapsed_s,
+        score_s=annotation.score.timings.total_s,
     )
 
 

@@ -1,19 +1,25 @@
 """`gpu` in real sandboxes on this CPU: only the device is absent. Leases, their ends, and what waiting does to the clock."""
 
 import json
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command import needs_sandbox
+from command import needs_sandbox, until
 from records import cell
 from sessions import DONE, play, python
 
-from arena.agents.gpu_commands import Lease, OwnTurns, share
+from arena.agents.gpu_commands import GpuCommands, Lease, OwnTurns, share
+from arena.errors import SandboxError
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
+from arena.sandboxes import Limits
+from arena.sandboxes.programs import no_sockets
+from arena.system import tempdirs
 
 pytestmark = needs_sandbox
 RUN = """import subprocess, sys, time, os, json
@@ -101,6 +107,74 @@ def test_the_death_of_a_client_frees_its_lease(run: RunFolder) -> None:
     freed_s = queue.back[0] - float((run.work / "killed_at").read_text())
     print(f"a lease is free {freed_s:.3f} s after kill -9 of its client")
     assert queue.given == 2 and freed_s < 1.0
+
+
+HANDOVER = """import socket
+try:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind('/workspace/door')
+    print('made')
+except OSError as error:
+    print(type(error).__name__)
+with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind('/tmp/door')
+try:
+    import os
+    os.rename('/tmp/door', '/workspace/door')
+except OSError as error:
+    print(type(error).__name__)
+os.makedirs('deep/down', exist_ok=True)
+open('deep/down/file', 'w').close()
+os.rename('deep/down/file', 'file')
+os.link('file', 'deep/link')
+os.remove('deep/link')
+print('moved')
+"""
+
+
+def test_a_command_cannot_hand_its_gpu_to_the_session(run: RunFolder) -> None:
+    """The attack: a socket in the shared workspace, over which the command sends the GPU's open files to the session."""
+    assert no_sockets.available(), "this kernel has no Landlock"
+    program = RUN + (
+        f"program = {HANDOVER!r}\nhere = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)\n"
+        "open('seen', 'w').write(json.dumps([here.stdout.split(), gpu(sys.executable, '-c', program).stdout.split()]))\n" + DONE
+    )
+    played = play(python(program), run, leased=Queue())
+    assert json.loads((run.work / "seen").read_text()) == [["PermissionError", "OSError", "moved"]] * 2
+    assert "Landlock" not in played.message
+
+
+def test_a_turn_comes_back_when_a_slow_death_is_over(run: RunFolder) -> None:
+    dead, queue = threading.Event(), Queue(lease_s=0.1)
+
+    def await_empty(limit_s: float) -> None:
+        if not dead.wait(limit_s):
+            raise SandboxError("was killed and is still not empty")
+
+    commands = GpuCommands(queue, Limits(), lambda: False, run.event, await_empty=await_empty)
+    with tempdirs.folder() as short, commands.serving(short / "gpu"):
+        with asked(short / "gpu") as first:
+            assert b'"exit": 125' in first.recv(4096), "its client is answered meanwhile"
+        with asked(short / "gpu") as second:
+            time.sleep(0.3)
+            assert (queue.given, queue.back) == (1, []), "the GPU is nobody's"
+            dead.set()
+            assert b'"exit": 125' in second.recv(4096) and queue.given == 2
+        until(lambda: len(queue.back) == 2, "the turns")
+        dead.clear()
+        with asked(short / "gpu") as third:
+            assert b'"exit": 125' in third.recv(4096)
+    assert len(queue.back) == 2, "a session that ends leaves it to the sweep, which is told of the end"
+
+
+@contextmanager
+def asked(path: Path) -> Iterator[socket.socket]:
+    """A client that has asked for a command, which cannot start: no session is there."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(path))
+        client.sendall(json.dumps({"argv": ["true"], "cwd": "/", "env": {}, "stdin": ""}).encode() + b"\n")
+        yield client
 
 
 def test_commands_have_their_turns_one_after_the_other(run: RunFolder) -> None:

@@ -238,10 +238,9 @@ def altered(ref):
     return faults | {f"moved along {dim}": ref.roll(1, dim) for dim in range(ref.dim()) if ref.shape[dim] > 1}
 
 
-# A row may lose 2**-8 = 3.9e-3 to rounding its bf16 result alone, and rel_fro where all rows are alike up to 2e-3 (measured), so
-# these two of paged_attention cannot lie as far within the tolerance as the single element. Nor can a row's sum in kahan_softmax:
-# rounding the exact answer to fp32 alone reaches 1.3 of 3.
-ROOM = {"paged_attention": {"rel_fro": 2 / 3, "row": 1 / 2}, "kahan_softmax": {"mass": 0.6}}
+# A row may lose 2**-8 = 3.9e-3 to rounding its bf16 result alone, so it cannot lie as far within paged_attention's tolerance as
+# the single element. Nor can a row's sum in kahan_softmax: rounding the exact answer to fp32 alone reaches 1.4 of 3.25.
+ROOM = {"paged_attention": {"row": 1 / 2}, "kahan_softmax": {"mass": 1 / 2}}
 """Share of the tolerance that honest errors may take, where a third is too little. (topk_bitonic allows none at all.)"""
 FURTHER_SHAPES = {"topk_bitonic": [{"rows": 8, "n": 16384, "k": 64}]}
 
@@ -283,7 +282,7 @@ def test_a_solution_names_its_verdict_and_what_it_is(name, path):
     assert first.startswith("# verdict: ")
     assert verdict_of(path) in typing.get_args(Verdict)
     assert second.startswith("# ") and second.endswith(".")
-    assert (verdict_of(path) == "passed") == (path.stem.partition("_")[0] in ("oracle", "naive", "honest", "upcast"))
+    assert (verdict_of(path) == "passed") == (path.stem.partition("_")[0] in ("oracle", "naive", "honest", "beyond", "upcast"))
     if path.stem.startswith("wrong_"):
         assert verdict_of(path) == ("forbidden" if path.stem in ("wrong_fp64", "wrong_library") else "incorrect")
 

@@ -198,10 +198,10 @@ def test_tiny_numbers_may_be_zero_unless_a_logit_is_minus_inf():
 
 
 def test_the_prompt_states_the_tolerance_that_is_measured():
-    """2**-24 (0.03 + 3 sqrt(sum p**2) + 3 short), and 2**-24 p (8 + 3 |x - max|) + 1.2e-38."""
+    """2**-24 (0.0325 + 3.25 sqrt(sum p**2) + 3.25 short), and 2**-24 p (8 + 3 |x - max|) + 1.2e-38."""
     x, p = drawn(SHAPES[-1], "sigma4", 1)
     y = p.float() + (torch.rand(p.shape, generator=torch.Generator().manual_seed(1)) - 0.5) * 2e-6 * p.float()
-    allowed = 2**-24 * (0.03 + 3 * p.pow(2).sum(1).sqrt() + 3 * REFERENCE.short(p))
+    allowed = 2**-24 * (0.0325 + 3.25 * p.pow(2).sum(1).sqrt() + 3.25 * REFERENCE.short(p))
     assert torch.equal(REFERENCE.mass(y, p) <= FACTS.tolerance["mass"], (y.double().sum(1) - 1).abs() <= allowed)
     depth = x.amax(1, keepdim=True).double() - x
     single = 2**-24 * p * (8 + 3 * depth) + 1.2e-38
@@ -209,7 +209,7 @@ def test_the_prompt_states_the_tolerance_that_is_measured():
     assert torch.equal(inside, (y.double() - p).abs() <= single) and inside.any() and not inside.all()
     template = paths.problems() / "kit" / "prompt.md.j2"
     prompt = render(template, problem=FACTS, profile="cpu", shapes=PUBLIC, machine="a machine", budget=None)
-    assert "at most 3 * u * (0.01 + sqrt(sum of p**2)), and more in the rare rows" in prompt
+    assert "at most 3.25 * u * (0.01 + sqrt(sum of p**2)), and more in the rare rows" in prompt
     assert "at most 8 * u * p * (1 + 0.375 * |x - max of the row|) + 1.2e-38" in prompt
     assert "no double precision" in prompt and "norm of e" not in prompt
     assert "def solution(x, y):\n    ...  # writes y, returns None\n" in prompt

@@ -211,7 +211,7 @@ def test_wrong_solutions_fail_on_public_inputs(stem):
 
 
 def test_bf16_steps_pass_with_room_where_scales_are_wide():
-    honest = solution("honest_bf16_steps_cpu")
+    honest = solution("beyond_bf16_steps_cpu")
     for shape in HIDDEN.EXTRA_SHAPES["cpu"]:
         for seed in range(40):
             inputs = make(shape, seed, "wide_scales")

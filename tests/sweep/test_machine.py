@@ -12,7 +12,7 @@ from sweeping import planned
 from arena.schema import Sweep
 from arena.sweep.broker import Places
 from arena.sweep.grid import Trial
-from arena.sweep.node import Node, Said
+from arena.sweep.node import Node, OneMachine, Said
 from arena.sweep.scheduler import Scheduler
 
 
@@ -36,7 +36,9 @@ def test_setting_the_clock_is_no_sleep() -> None:
 def test_a_full_disk_starts_nothing_more(number: int, tmp_path: Path) -> None:
     said: list[str] = []
     sweep = Sweep.model_validate({"name": "s", "cells": [{"models": ["m"], "problems": "all"}]})
-    work = Scheduler(sweep, [Trial(planned(), 1)], Places(1), tmp_path, lambda text, _: said.append(text), {})
+    work = Scheduler(
+        sweep, [Trial(planned(), 1)], OneMachine(tmp_path, Places(1)), tmp_path, lambda text, _: said.append(text), {}
+    )
     work._failed_to_keep(OSError(number, "no room"))
     assert "no room: nothing more is started. Make room, then the same command goes on" in said[0]
     work._start()
@@ -44,7 +46,7 @@ def test_a_full_disk_starts_nothing_more(number: int, tmp_path: Path) -> None:
 
 
 def test_a_process_that_dies_is_noticed_at_once(tmp_path: Path) -> None:
-    node = Node(tmp_path)
+    node = Node(tmp_path, Places(1))
     node.start(1, {"nothing": "of sense"})
     node._processes[1].process.kill()
     began_s = time.monotonic()

@@ -1,16 +1,19 @@
 """What a trial needs next, and what may start: pure functions of what the run folders say."""
 
 import itertools
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from sweeping import planned
 
+from arena.errors import UsageError
 from arena.results import statistics
 from arena.results.board import Naive
 from arena.schema import Retry, Sweep
+from arena.sweep.eta import SCORE_S, Left, Slots, Took, eta_s
 from arena.sweep.grid import Trial, trials
-from arena.sweep.limits import Limits, spent_usd
+from arena.sweep.limits import Limits, spent_usd, until_s
 from arena.sweep.progress import Attempt, next_step, problem_of, sure
 
 RETRY = Retry(provider_error=2, judge_failed=1, interrupted=3)
@@ -168,3 +171,43 @@ def test_an_unknown_cost_counts_with_all_that_was_allowed():
     trial = Trial(planned(max_cost=2.0), 1)
     known, unknown, running = (Attempt("run", "counted", cost_usd=cost) for cost in (0.5, None, 0.0))
     assert spent_usd({trial: [known, unknown, running]}) == 2.5
+
+
+def test_the_time_left_is_by_the_medians_so_far() -> None:
+    took = [Took("m", "p", s, 10.0) for s in (60.0, 100.0, 900.0)] + [Took("m", "q", 300.0, 50.0), Took("n", "p", 7.0, 10.0)]
+    left = [Left("m", "p", 1000.0, True, True)] * 8
+
+    def hours(*left: Left, sessions: int = 4, scores: int = 1, waves: bool = True) -> float | None:
+        return eta_s(left, took, Slots(sessions, scores, waves))
+
+    assert hours(*left) == 8 * 100 / 4 + 8 * 10
+    assert hours(*left, waves=False) == 8 * 100 / 4 + 10, "scores are taken meanwhile, all but the last"
+    assert hours(*left, sessions=100, scores=9, waves=False) == 110, "no session is cut in parts"
+    assert hours(left[0]._replace(budget_s=80.0)) == 90 and hours(left[0]._replace(at_work_s=30.0)) == 80
+    assert hours(left[0]._replace(session=False, at_work_s=4.0)) == 6, "it is being scored"
+    assert hours(Left("m", "new", 1000.0, True, True)) == 200 + 10, "its model's on other problems"
+    assert hours(Left("new", "q", 1000.0, True, True)) == 100 + 50, "any model's"
+    assert hours() == 0 and eta_s(left, [Took("m", "p", None, None)], Slots(1, 1, True)) is None
+    assert eta_s(left[:1], [Took("m", "p", 60.0, None)], Slots(1, 1, True)) == 60 + SCORE_S
+
+
+@pytest.mark.parametrize(
+    ("at", "left_s"),
+    [
+        ("08:00", 3600),
+        ("06:59", 86400 - 60),
+        ("07:00", 86400),
+        ("2026-12-01T08:00Z", 3600),
+        ("2026-12-01T06:00+02:00", -3 * 3600),
+    ],
+)
+def test_a_time_to_stop_is_the_next_or_has_a_date(at: str, left_s: float) -> None:
+    assert until_s(at, datetime(2026, 12, 1, 7, 0, tzinfo=UTC)) == left_s
+
+
+def test_no_session_starts_after_the_time_to_stop() -> None:
+    limits = Limits(Sweep.model_validate({"name": "s", "cells": [{"models": ["m"], "problems": "all"}]}), stop_at_s=100.0)
+    trial = Trial(planned(), 1)
+    assert [limits.blocks(trial, (), 0.0, now_s) for now_s in (99.0, 100.0)] == ["", "at"]
+    with pytest.raises(UsageError, match="is no time"):
+        until_s("25:00", datetime.now(UTC))

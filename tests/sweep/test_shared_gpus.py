@@ -108,6 +108,28 @@ def test_impossible_places_are_refused(place: dict, words: str) -> None:
         grid.places_on(made(place=place), catalog.hardware("h200"))
 
 
+def test_scores_side_by_side_have_their_own_cores() -> None:
+    """Where agents' GPUs help at the end, and where the judge has several GPUs."""
+    places = Places(sessions=6, agents=tuple(range(2, 8)), judges=(0, 1))
+    agents, judges = grid.cores(places, range(32))
+    assert agents is not None and judges is not None and len(judges) == 4
+    parts = [grid.judge_cores(places, gpu, range(32)) for gpu in range(8)]
+    assert [len(part or ()) for part in parts] == [2, 2, 4, 4, 4, 4, 4, 4]
+    assert sum(len(part or ()) for part in parts) == len(frozenset().union(*(part or () for part in parts))), "none has another's"
+    assert not (agents & judges) and parts[0] is not None and parts[0] <= judges and parts[7] is not None and parts[7] <= agents
+    assert grid.judge_cores(places, 7, range(2)) is None and grid.judge_cores(Places(2), 0, range(32)) is None
+
+
+def test_no_session_starts_beside_a_score_on_agents_cores() -> None:
+    state = broker.State(Places(sessions=2, agents=(1, 2), judges=(0,)))
+    for party in (7, 8):
+        state = broker.ask_judge(state, party)
+    state, _ = broker.give(state, 0.0)
+    assert state.judges == {7: 0, 8: 1}
+    assert broker.try_session(state, 1)[1] is None
+    assert broker.try_session(broker.gone(state, 8), 1)[1] is not None, "a score on the judge's own GPU is no reason to wait"
+
+
 def test_the_board_shows_gpus_by_role_and_what_is_reserved() -> None:
     trial = Trial(planned(max_cost=2.0), 1)
     object.__setattr__(trial.planned.cell, "hardware", "h200")
@@ -115,9 +137,9 @@ def test_the_board_shows_gpus_by_role_and_what_is_reserved() -> None:
     for party in (1, 2):
         state = broker.ask_lease(broker.try_session(state, party)[0], party)
     state, _ = broker.give(broker.ask_judge(state, 9), 0.0)
-    doing = scheduler.Child(trial, "play", 1, 0.0, {"phase": "agent"})
+    doing = scheduler.Child(trial, "play", 1, 0.0, last={"phase": "agent"})
     view = scheduler.View(
-        (scheduler.TrialState(trial, (), "play", doing),), Limits(made(stop={"cost_usd": 5.0})), 1.0, state.places, state
+        (scheduler.TrialState(trial, (), "play", doing),), Limits(made(stop={"cost_usd": 5.0})), 1.0, {"": state}, at_work=True
     )
     said = board.summary(view)
     assert "GPUs: judge, in use 0; agents, in use 1,2" in said and "spent 1.00 USD and 2.00 reserved of 5.00" in said

@@ -126,7 +126,7 @@ def test_a_cell_that_is_sure_enough_has_no_further_trial(arena: Arena) -> None:
     line = BaselineLine(name="naive", title="t", verdict="passed", fraction=0.1, reference=True)
     found = record(hardware="cpu", problem_version=version, problem_digest=digest, lines=(line,))
     baselines.write(arena.home / "baselines", found)
-    done = arena("sweep", written(arena, **given, trials=18, stop={"when": {"half_width": 0.1}}))
+    done = arena("sweep", written(arena, **given, trials=18, stop={"when": {"half_width": 0.1}}), limit_s=250)
     assert done.code == 0, done.err
     assert verdicts(arena) == {("nop", "paged_attention", "missing"): 16}
     status = arena("sweep", "made", "--status").out
@@ -243,6 +243,13 @@ def test_the_manifest_names_the_sweep(arena: Arena) -> None:
     [(_, manifest)] = manifests(arena)
     assert manifest["sweep"] == {"name": "made", "trial": 1, "attempt": 1}
     assert (arena.home / "sweeps" / "made" / "children.log").exists()
+
+
+def test_no_session_starts_after_the_time_to_stop(arena: Arena) -> None:
+    file = written(arena, stop={"at": "2020-01-01T00:00Z"})
+    done = arena("sweep", file)
+    assert (done.code, arena.runs) == (3, []) and "the same command goes on" in done.err
+    assert "stop.at" in arena.refused("sweep", written(arena, stop={"at": "soon"}))
 
 
 def test_two_parts_of_a_sweep_are_the_whole(arena: Arena) -> None:

@@ -2,10 +2,14 @@
 # needs: flashinfer
 # Lengths and pages are inputs of each call, so its plan is part of the call, as it is of a serving engine's every step.
 
+import os
+
 import torch
-from flashinfer import BatchDecodeWithPagedKVCacheWrapper
 from torch import Tensor
 from torch.nn.functional import pad
+
+os.environ.setdefault("FLASHINFER_WORKSPACE_BASE", "/tmp")  # for what nvcc makes of its sources, which no download replaces
+from flashinfer import BatchDecodeWithPagedKVCacheWrapper
 
 workspace = torch.zeros(256 << 20, dtype=torch.uint8, device="cuda")
 # Tensor cores take any number of query heads to a key head, the other kernels 1, 2, 4 and 8 alone.

@@ -1,5 +1,5 @@
 # verdict: passed
-# Honest: every step of decoding a weight is rounded to bf16, which is the least exact of the usual ways.
+# Beyond what the prompt allows: every step of decoding a weight is rounded to bf16, the least exact of the usual ways. It passes.
 
 import torch
 from torch import Tensor
