@@ -14,6 +14,7 @@ from arena.agents.launch import resolve_launch
 from arena.agents.run_spec import RunSpec, TimeLimits
 from arena.agents.select import SelectedModel, login_network, model_access, select_model
 from arena.errors import ArenaError, Faults, UsageError
+from arena.files.blanks import JUDGED, refuse_blanks
 from arena.files.documents import unknown
 from arena.gateway.config import PATIENCE_S, Caps, ModelAccess
 from arena.gateway.network import Network
@@ -149,8 +150,9 @@ def problem_on(problem: str, hardware: str | None, gpu: int) -> tuple[Problem, H
 def unscorable(problem: Problem, hardware: Hardware) -> str:
     """Why no score of the problem can be taken on that hardware, in one sentence; empty where one can.
 
-    DataError when a GPU is asked for and the problem's own Python breaks the contract.
+    DataError when a blank of the reference is left, or a GPU is asked for and the problem's own Python breaks the contract.
     """
+    refuse_blanks(catalog.problem_folder(problem.name), *JUDGED)
     if hardware.profile not in problem.shapes:
         return f"{problem.name} has no shapes for profile {hardware.profile!r} (it has {', '.join(problem.shapes)})"
     if hardware.profile == "cpu":  # its peaks are measured while scoring

@@ -52,11 +52,16 @@ def fill(name: str, **values: object) -> str:
 
 
 def ask(settings: dict, messages: list[tuple[str, str]]) -> Answer:
-    """The model's answer. Tries again while the provider fails; Failed when it refuses, or fails too often."""
+    """The model's answer, or the part before an error that no further try changes.
+
+    Tries again while the provider fails; Failed when it refuses, or fails too often.
+    """
     for wait_s in (*WAITS_S, None):
         try:
             answer, status = request(settings, messages), None
-            if answer.reason and not answer.fault:
+            if answer.final:
+                say("error", text=answer.fault, status=None)
+            if answer.final or (answer.reason and not answer.fault):
                 return answer
             text = answer.fault or "the answer ended early"
         except urllib.error.HTTPError as error:

@@ -3,6 +3,7 @@
 Standard library only: it runs inside the sandbox, beside `loop.py`.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -13,6 +14,20 @@ ANSWER_TOKENS = 32_000
 """Most tokens of an answer on the one interface that demands a bound, thinking included."""
 THINKING_TOKENS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 32768}
 """Of Gemini 2, which takes no words."""
+FINAL = (
+    "context_length_exceeded",
+    "invalid_prompt",
+    "invalid_request_error",
+    "cyber_policy",
+    "bio_policy",
+    "misalignment_policy_violation",
+    "content_policy_violation",
+    "content_filter",
+    "flagged_input",
+)
+"""Names of errors by the request's own fault or by a policy: another try changes nothing, and the gateway counts a turn."""
+FLAGGED = ("Invalid prompt: your prompt was flagged", "Output blocked by content filtering policy")
+"""How a message begins that says so without a name of its own."""
 
 
 @dataclass
@@ -25,6 +40,8 @@ class Answer:
     """Why it ended, in the interface's own word; empty until then."""
     fault: str = ""
     """An error that came within the stream."""
+    final: bool = False
+    """Whether that error makes the answer a turn all the same."""
     usage: dict = field(default_factory=dict)
     """Tokens in disjoint parts, as in a trajectory."""
 
@@ -174,6 +191,7 @@ def gemini_read(event: dict, answer: Answer) -> None:
             else:
                 answer.text += words(part.get("text"))
         answer.reason = words(candidate.get("finishReason")) or answer.reason
+    answer.reason = answer.reason or words(inner(event, "promptFeedback").get("blockReason"))
     if used := inner(event, "usageMetadata"):
         given, thought = used.get("promptTokenCount"), used.get("thoughtsTokenCount")
         answer.usage = total(given, used.get("cachedContentTokenCount"), used.get("candidatesTokenCount"))
@@ -183,8 +201,10 @@ def gemini_read(event: dict, answer: Answer) -> None:
 
 def note_fault(event: dict, answer: Answer) -> None:
     """Keep an error that came within the stream."""
-    if error := event.get("error"):
+    if error := event.get("error") or (event if event.get("type") == "error" else None):
         answer.fault = words(error.get("message")) or str(error) if isinstance(error, dict) else str(error)
+        named = json.dumps(error)  # a name is a whole text there, with its quotes
+        answer.final = any(f'"{name}"' in named for name in FINAL) or answer.fault.startswith(FLAGGED)
 
 
 def inner(value: dict, name: str) -> dict:

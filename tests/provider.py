@@ -131,6 +131,8 @@ class Answer:
     """Before each piece."""
     late_s: float = 0.0
     """Before the answer begins."""
+    hold: threading.Event | None = None
+    """What the pieces after the first one wait for."""
     cut: bool = False
     """The connection breaks after the pieces."""
 
@@ -179,7 +181,9 @@ class Provider:
         out = web.StreamResponse(status=answer.status, headers=answer.headers)
         await out.prepare(request)
         try:
-            for piece in answer.pieces:
+            for number, piece in enumerate(answer.pieces):
+                while number and answer.hold and not answer.hold.is_set():
+                    await asyncio.sleep(0.01)
                 await asyncio.sleep(answer.pause_s)
                 await out.write(piece)
         except (ConnectionError, asyncio.CancelledError):

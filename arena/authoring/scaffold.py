@@ -1,23 +1,19 @@
-"""A new problem's folder, in which three blanks are left, and the blanks that are still there."""
+"""A new problem's folder, in which three blanks are left."""
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from arena import catalog, paths
-from arena.errors import DataError, UsageError
+from arena.errors import UsageError
 from arena.files import documents
 from arena.files.text import render
 from arena.schema import Name
 
 TEMPLATES = Path(__file__).with_name("new_problem")
-BLANK = re.compile(r'\("BLANK (\d of \d: .*)"\)')
-"""In the exception that a blank raises until it is filled."""
 ENDING = ".j2"
 
 
@@ -51,22 +47,3 @@ def create(name: str) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return folder
-
-
-def blanks(folder: Path) -> Iterator[str]:
-    """The blanks that are left in a problem's folder, each with its file, line and what belongs there, in their order."""
-    found = []
-    for path in sorted(folder.rglob("*.py")):
-        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-            if blank := BLANK.search(line):
-                found.append((blank[1], f"{path}:{number}"))
-    for text, place in sorted(found):
-        yield f"{place}: blank {text}"
-
-
-def refuse_blanks(folder: Path) -> None:
-    """DataError that lists the blanks of a problem's folder, if there are any."""
-    left = list(blanks(folder))
-    if left:
-        head = f"{len(left)} of the problem's blanks are not filled:" if left[1:] else "a blank is left:"
-        raise DataError("\n".join([head, *left]))

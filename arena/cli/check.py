@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from arena import catalog
-from arena.authoring import scaffold
 from arena.cli import options
 from arena.cli.console import data, safe, tell, verdict
+from arena.files.blanks import refuse_blanks
 from arena.sandboxes.backends import backend
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def check(
 ) -> None:
     """Check problems: the contract, degenerate answers, and the verdict of each solution against the one on its first line."""
     for problem, _ in pairs:
-        scaffold.refuse_blanks(catalog.problem_folder(problem.name))
+        refuse_blanks(catalog.problem_folder(problem.name))
     sandbox = backend(sandbox_name)
     from arena.authoring.check import check_problem
     from arena.authoring.contract import Finding

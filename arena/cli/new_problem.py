@@ -5,6 +5,7 @@ from __future__ import annotations
 import rich_click as click
 
 from arena.cli.console import safe, tell
+from arena.files.blanks import blanks
 
 
 @click.command("new-problem")
@@ -19,5 +20,5 @@ def new_problem(name: str) -> None:
 
     folder = scaffold.create(name)
     tell(f"{safe(folder)}: fill these, then run `arena check {safe(name)} --hardware cpu`")
-    for blank in scaffold.blanks(folder):
+    for blank in blanks(folder):
         tell(f"  {safe(blank)}")

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from command import Arena, needs_sandbox
+from provider import STREAMS, Answer, events, provider
+from provider import run as gateway_run
 from stub import Stub, started
 
 from arena import catalog, paths
@@ -17,6 +19,7 @@ from arena.agents.select import launch_api, select_model
 from arena.agents.trajectory import FIELDS, reader
 from arena.errors import UsageError
 from arena.gateway.config import Caps, ModelAccess
+from arena.gateway.model import answers as gateway_answers
 from arena.gateway.model.policy import check_body, check_head
 from arena.results import annotations
 from arena.schema import Route, Sweep
@@ -310,6 +313,53 @@ def test_a_sweep_may_hold_one_model_with_two_settings() -> None:
 def test_files_are_found_in_answers(text: str, found: str | None) -> None:
     kept = loop.file_in(text)
     assert kept == found if found != "" else kept is not None
+
+
+CONTEXT = {"code": "context_length_exceeded", "message": "Your input exceeds the context window of this model."}
+POLICY = {"code": "cyber_policy", "message": "Flagged for possible cybersecurity risk."}
+FAULT = {"code": 502, "message": "Provider returned error", "metadata": {"error_type": "provider_overloaded"}}
+FLAGGED = {"code": 403, "message": "It was flagged", "metadata": {"reasons": ["x"], "flagged_input": "Read PROMPT.md"}}
+OVERLOADED = {"code": "server_is_overloaded", "message": 'too busy for "cyber_policy"'}
+FILTERED = {"type": "api_error", "message": "Output blocked by content filtering policy"}
+
+
+def failed(error: dict[str, Any]) -> bytes:
+    return events({"type": "response.failed", "response": {"object": "response", "status": "failed", "error": error}}, name=True)
+
+
+@pytest.mark.parametrize(
+    ("api", "stream", "is_turn"),
+    [
+        ("gemini", events({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "modelVersion": "m-1"}), True),
+        ("responses", failed(POLICY), True),
+        ("responses", failed(CONTEXT), True),
+        ("responses", events({"type": "error"} | CONTEXT, name=True), True),
+        ("responses", failed(OVERLOADED), False),
+        ("chat", events({"choices": [{"delta": {"content": "The tex"}}]}, {"error": CONTEXT}), True),
+        ("chat", events({"error": FLAGGED}), True),
+        ("chat", events({"error": FAULT}), False),
+        ("anthropic", events({"type": "error", "error": FILTERED}, name=True), True),
+        ("anthropic", events({"type": "error", "error": {"type": "overloaded_error", "message": "x"}}, name=True), False),
+    ],
+    ids=lambda value: "" if isinstance(value, bytes) else str(value),
+)
+def test_the_loop_and_the_gateway_count_the_same_turns(
+    api: Any, stream: bytes, is_turn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "WAITS_S", (0, 0))
+    monkeypatch.setenv("ARENA_KEY", "x" * 20)
+    settings = {"api": api, "broker": False, "provider": [], "model": "m-1", "effort": "none", "turns": 1, "profile": False}
+    with provider(Answer([stream]), Answer([STREAMS[api]])) as upstream:
+        loop.ask(settings | {"gateway": upstream.url}, [("user", "one")])
+        assert len(upstream.received) == (1 if is_turn else 2)
+    with gateway_run(tmp_path, api, Answer([stream]), Answer([STREAMS[api]]), turns=1) as agent:
+        agent.ask()
+        assert agent.ask().status == (400 if is_turn else 200)
+
+
+def test_the_loop_knows_the_errors_that_the_gateway_knows() -> None:
+    assert set(apis.FINAL) == {*gateway_answers.OWN_FAULTS, *gateway_answers.POLICY_FLAGS}
+    assert apis.FLAGGED == gateway_answers.FLAGGED
 
 
 def test_events_of_any_form_break_no_reader_of_an_answer() -> None:

@@ -109,6 +109,8 @@ def test_the_effort_is_read_from_each_interface(api: Api, more: Any, effort: str
         ("anthropic", {"max_tokens": 5}, 5),
         ("responses", {"max_output_tokens": 5}, 5),
         ("chat", {"max_tokens": 5, "max_completion_tokens": 7, "n": 2}, 14),
+        ("chat", {"max_tokens": 5, "n": 2.0}, 5),
+        ("chat", {"max_tokens": 5, "n": "8"}, 5),
         ("chat", {"max_tokens": True}, None),
         ("chat", {"max_tokens": -1}, None),
         ("gemini", {"generationConfig": {"maxOutputTokens": 5, "candidateCount": 2}}, 10),

@@ -127,9 +127,12 @@ class Ended:
 
     @property
     def is_turn(self) -> bool:
-        """Whether the program has an answer, or a part of one that it left. A fault of the provider is none, and asked again."""
+        """Whether the program has an answer, or a part of one that it left. A fault of the provider is none, and asked again.
+
+        A fault of the request itself is one: the program may have brought it about after most of the answer.
+        """
         read = self.first_byte_s is not None and self.status is not None and self.status < 300
-        return read and self.how in ("whole", "refused", "unread", "left")
+        return read and self.how in ("whole", "refused", "rejected", "unread", "left")
 
     @property
     def unmetered(self) -> bool:

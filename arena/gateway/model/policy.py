@@ -75,7 +75,7 @@ def check_body(access: ModelAccess, endpoint: Endpoint, headers: Mapping[str, st
     stream = bool(data.get("stream")) or ":streamGenerateContent" in endpoint.path
     if stream and endpoint.kind == "model":
         _check_metered(access, data)
-    if access.turns is not None and _answers(access.api, data) > 1:
+    if access.turns is not None and _answers(access.api, data) != 1:
         raise Refusal(403, "this run has a number of turns: a request may ask for one answer")
     return ModelRequest(plain_effort(_effort(access.api, data)), stream, len(plain_body), _max_tokens(access.api, data))
 
@@ -203,16 +203,17 @@ def _max_tokens(api: Api, body: Json) -> int | None:
     settings = _normalized_names(inner(body, "generationconfig")) if api == "gemini" else body
     named = [settings.get(name) for name in ("maxtokens", "maxcompletiontokens", "maxoutputtokens")]
     bounds = [bound for bound in named if isinstance(bound, int) and not isinstance(bound, bool) and bound >= 0]
-    return min(max(bounds) * _answers(api, body), MOST_TOKENS) if bounds else None
+    answers = _answers(api, body)
+    return min(max(bounds) * (1 if answers is None else answers), MOST_TOKENS) if bounds else None
 
 
-def _answers(api: Api, body: Json) -> int:
-    """How many answers a request asks for; as many as may be where it says it in anything but a whole number."""
+def _answers(api: Api, body: Json) -> int | None:
+    """How many answers a request asks for; None where it says it in anything but a whole number."""
     settings = _normalized_names(inner(body, "generationconfig")) if api == "gemini" else body
     answers = settings.get("candidatecount" if api == "gemini" else "n")
     if answers is None:
         return 1
-    return max(answers, 1) if isinstance(answers, int) else MOST_TOKENS
+    return max(answers, 1) if isinstance(answers, int) else None
 
 
 def _budget(tokens: object) -> str | None:
