@@ -208,7 +208,7 @@ sweep = documents.read_yaml(Path(sys.argv[1]), Sweep)
 cells = grid.cells(sweep, grid.hardware_of(sweep), 1)
 machine = RemoteMachine()
 print(repr(machine.open(sweep, cells, "mark", "0.0", 60).refused))
-print(repr(machine.open(sweep, cells, "mark", arena.__version__, 4.0).refused))
+print(repr(machine.open(sweep, cells, "mark", arena.__version__, 10.0).refused))
 order = Order(1, True, {"judge": "none", "gpu": 0})
 starts = []
 machine._node.start = lambda number, line, start=machine._node.start: (starts.append(number), start(number, line))
