@@ -14,7 +14,7 @@ from arena.run_cell import run_cell
 from arena.sandboxes.backends import backend
 from arena.schema import Annotation, Problem, Score
 from arena.submission import NoSubmission, Submission, collect, submission_of
-from arena.sweep import gpu_locks
+from arena.system import gpu_locks
 
 
 def score(

@@ -15,7 +15,7 @@ from arena.cli.run import show_run
 from arena.cli.show import find_run
 from arena.results import run_folder
 from arena.run_cell import judge_run
-from arena.sweep import gpu_locks
+from arena.system import gpu_locks
 
 
 @click.command()

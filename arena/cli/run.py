@@ -22,9 +22,10 @@ from arena.plan import plan
 from arena.results import annotations as records
 from arena.run_cell import rehearse, render, run_cell
 from arena.schema import Annotation, GpuAccess, Grid, ModelChoice, Place, Retry, Sweep
-from arena.sweep import forecast, gpu_locks, grid, scheduler
+from arena.sweep import forecast, grid, scheduler
 from arena.sweep.node import OneMachine
 from arena.sweep.scheduler import View
+from arena.system import gpu_locks
 
 REMEDIES = {
     "provider_error": "the provider failed, which says nothing about the agent. Run the cell again",

@@ -21,13 +21,14 @@ from arena.results import annotations, baselines, statistics
 from arena.results.board import Naive
 from arena.run_cell import render
 from arena.schema import Annotation, Hardware, Sweep, When
-from arena.sweep import forecast, gpu_locks, grid, scheduler
+from arena.sweep import forecast, grid, scheduler
 from arena.sweep.broker import Places
 from arena.sweep.forecast import Shows
 from arena.sweep.grid import PlannedCell
 from arena.sweep.node import Machines, OneMachine
 from arena.sweep.progress import LEAST_TRIALS, Problem, problem_of
 from arena.sweep.scheduler import Shard, View
+from arena.system import gpu_locks
 
 FILE, LIVE = "sweep.yaml", "live.json"
 LOST_VARIABLE, LOST_S = "ARENA_LOST_S", 120.0

@@ -21,11 +21,11 @@ from arena.files import documents
 from arena.plan import ready
 from arena.results import run_folder
 from arena.schema import Annotation, Hardware, Sweep
-from arena.sweep import gpu_locks, grid, transfer
+from arena.sweep import grid, transfer
 from arena.sweep.broker import Places
 from arena.sweep.grid import PlannedCell
 from arena.sweep.node import Ended, Node, Said
-from arena.system import process
+from arena.system import gpu_locks, process
 
 LOOK_S = 0.5
 PREFLIGHT_S = 120.0

@@ -32,10 +32,11 @@ def held_for(sweep: Sweep, hardware: Hardware) -> Iterator[None]:
 @contextmanager
 def held_by(holder: str, hardware: Hardware, gpus: frozenset[int]) -> Iterator[None]:
     """The same for a command, which `holder` names to others. UsageError, ArenaError."""
-    if hardware.profile != "gpu":
-        yield
-        return
-    with held(uuids(gpus), holder):
+    found = dict[int, str]()
+    if hardware.profile == "gpu":
+        with suppress(ArenaError):  # there is no such GPU: the look at the machine says so in its own words
+            found = uuids(gpus)
+    with held(found, holder):
         yield
 
 

@@ -10,11 +10,11 @@ import pytest
 from command import copy, needs_sandbox
 
 from arena.errors import ArenaError, UsageError
-from arena.sweep import gpu_locks
+from arena.system import gpu_locks
 
 HOLD = """import sys, time
 from pathlib import Path
-from arena.sweep import gpu_locks
+from arena.system import gpu_locks
 with gpu_locks.held({0: "GPU-a", 1: "GPU-b"}, "sweep first", Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -72,7 +72,7 @@ import sys
 from arena import plan, run_cell
 from arena.cli import main
 from arena.errors import UsageError
-from arena.sweep import gpu_locks
+from arena.system import gpu_locks
 
 run = run_cell.play_cell(plan.plan("paged_attention", "nop", hardware="cpu", budget="10s"))
 
