@@ -211,7 +211,7 @@ def provider(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Pr
         ready.set()
         await over
         await runner.cleanup()
-        await asyncio.sleep(0.25 if tls else 0)  # connections in the middle of a TLS handshake close a little later
+        await asyncio.sleep(1 if tls else 0)  # connections in the middle of a TLS handshake close a little later
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
     thread.start()

@@ -87,6 +87,7 @@ def test_scored_shape_listed_twice_is_an_error(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ the judge
 
 
+@pytest.mark.timing
 @needs_sandbox
 def test_latency_is_reported_and_not_scored(tmp_path: Path) -> None:
     result = scored(HONEST, problem(tmp_path))
