@@ -150,13 +150,10 @@ def choose(definition: Definition, given: Sequence[Workload]) -> Chosen:
     distinct = {tuple(sorted(one.axes.items())): one for one in reversed(fit) if scalars(one) == numbers}
     ordered = sorted(distinct.values(), key=lambda one: (-_bytes(definition, one), one.uuid))
     small = [one for one in ordered if _bytes(definition, one) <= kernelbench.MOST_BYTES]
-    left += [
-        f"{one.uuid}: {_bytes(definition, one) / 1e9:.1f} GB a call"
-        for one in ordered
-        if _bytes(definition, one) > kernelbench.MOST_BYTES
-    ]
+    large = [one for one in ordered if _bytes(definition, one) > kernelbench.MOST_BYTES]
     if not small:  # the smallest of them, at sizes that the probe halves
-        return Chosen((ordered[-1],), (), tuple(left))
+        small = [large.pop()]
+    left += [f"{one.uuid}: {_bytes(definition, one) / 1e9:.1f} GB a call" for one in large]
     left += [f"{one.uuid}: one of more than {MOST_SHAPES + MOST_EXTRA} sizes" for one in small[MOST_SHAPES + MOST_EXTRA :]]
     return Chosen(tuple(small[:MOST_SHAPES]), tuple(small[MOST_SHAPES : MOST_SHAPES + MOST_EXTRA]), tuple(left))
 
@@ -242,12 +239,12 @@ def problem(definition: Definition, chosen: Chosen, facts: Facts, measured: Meas
     constants = _constants(definition)
     tensors = {name: spec for name, spec in definition.inputs.items() if spec.shape is not None}
 
-    def declared(name: str, spec: Spec, described: str | None) -> dict[str, Any]:
+    def declared(name: str, spec: Spec) -> dict[str, Any]:
         sizes = [axis if axis in facts.probed.sizes else constants[axis] for axis in spec.shape or ()]
-        said = {"note": plain(described, 200)} if described else {}
-        return {"name": name, "shape": sizes, "dtype": spec.dtype} | said
+        note = {"note": plain(spec.description, 200)} if spec.description else {}
+        return {"name": name, "shape": sizes, "dtype": spec.dtype} | note
 
-    inputs = [declared(name, spec, spec.description) for name, (_, spec) in zip(facts.arguments(), tensors.items(), strict=True)]
+    inputs = [declared(name, spec) for name, (_, spec) in zip(facts.arguments(), tensors.items(), strict=True)]
     [(_, output)] = definition.outputs.items()
     own = ", ".join(f"{name} = {value!r}" for name, value in scalars(chosen.timed[0]).items())
     described = f"{plain(definition.description, 500)}\n\n" if definition.description else ""
@@ -260,7 +257,7 @@ def problem(definition: Definition, chosen: Chosen, facts: Facts, measured: Meas
         "title": facts.title,
         "operator": f"{described}`run` of the text below, computed in fp64{f', with {own}' if own else ''}.\n\n{text}\n",
         "inputs": inputs,
-        "outputs": [declared(folder.OUTPUT, output, output.description)],
+        "outputs": [declared(folder.OUTPUT, output)],
         "shapes": {"cpu": [cpu], "gpu": timed},
         "tolerance": dict(measured.tolerance),
         "work": {

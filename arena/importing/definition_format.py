@@ -74,7 +74,6 @@ class Definition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    op_type: str | None = None
     description: str | None = None
     axes: Annotated[Mapping[Word, Annotated[Const | Var | Expr, Field(discriminator="type")]], Field(max_length=64)]
     inputs: Annotated[Mapping[Word, Spec], Field(min_length=1, max_length=64)]

@@ -25,16 +25,19 @@ for gpu in map(int, sys.argv[1:]):
 @contextmanager
 def held_for(sweep: Sweep, hardware: Hardware) -> Iterator[None]:
     """Hold the locks of the sweep's GPUs on this machine for the block; none on `cpu`. UsageError, ArenaError."""
-    with held_by(f"sweep {sweep.name}", hardware, sweep.place.gpus):
+    with held(uuids(sweep.place.gpus) if hardware.profile == "gpu" else {}, f"sweep {sweep.name}"):
         yield
 
 
 @contextmanager
 def held_by(holder: str, hardware: Hardware, gpus: frozenset[int]) -> Iterator[None]:
-    """The same for a command, which `holder` names to others. UsageError, ArenaError."""
+    """The same for a command of one score, which `holder` names to others. UsageError, ArenaError.
+
+    No lock of a GPU that torch does not find: the command looks at it next, and says so in its own words.
+    """
     found = dict[int, str]()
     if hardware.profile == "gpu":
-        with suppress(ArenaError):  # there is no such GPU: the look at the machine says so in its own words
+        with suppress(ArenaError):
             found = uuids(gpus)
     with held(found, holder):
         yield

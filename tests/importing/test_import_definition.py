@@ -284,6 +284,8 @@ def test_a_workload_that_fits_is_taken_beside_one_that_does_not() -> None:
     chosen = definition.choose(read, given)
     assert [each.uuid for each in chosen.timed] == ["w1"]
     assert [each.partition(":")[0] for each in chosen.left] == ["w9", "w8"]
+    alone = definition.choose(read, [given[1]])
+    assert ([each.uuid for each in alone.timed], alone.left) == (["w8"], ()), "it is taken, at smaller sizes"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from command import copy, needs_sandbox
 
+from arena import catalog
 from arena.errors import ArenaError, UsageError
+from arena.schema import Sweep
 from arena.system import gpu_locks
 
 HOLD = """import sys, time
@@ -100,7 +102,15 @@ def test_commands_of_one_score_take_the_lock_too(tmp_path: Path) -> None:
         assert f"GPU [0] is in use, arena {command} on cpu" in done.err
 
 
-def test_a_gpu_that_is_not_there_has_no_lock() -> None:
+def test_a_gpu_that_is_not_there_has_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep ends there. A command of one score goes on to its look at the machine, which says more."""
     pytest.importorskip("torch")
-    with pytest.raises(ArenaError, match="GPU 99: torch cannot tell which they are: "):
-        gpu_locks.uuids(frozenset({99}))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    hardware, words = catalog.hardware("h200"), "GPU 0: torch cannot tell which they are: "
+    sweep = Sweep.model_validate({"name": "s", "cells": [{"models": ["m"], "problems": "all"}], "hardware": "h200"})
+    with pytest.raises(ArenaError, match=words), gpu_locks.held_for(sweep, hardware):
+        pass
+    went_on = []
+    with gpu_locks.held_by("arena score", hardware, frozenset({0})):
+        went_on.append(True)
+    assert went_on
