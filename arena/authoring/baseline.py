@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +26,8 @@ TITLE = "# baseline: "
 NEEDS = "# needs: "
 ALWAYS = ("torch", "triton")
 """Packages whose versions every record names."""
-SAMPLING = {"gpu": replace(GPU, processes=1, counters=False, build_limit_s=300.0, total_limit_s=600.0), "cpu": CPU}
-"""A score's sampling, less what only a score needs: on a GPU one process instead of three, and no counters. A line that
+SAMPLING = {"gpu": replace(GPU, processes=1, kernels=False, counters=False, build_limit_s=300.0, total_limit_s=600.0), "cpu": CPU}
+"""A score's sampling, less what only a score needs: on a GPU one process instead of three, and no evidence. A line that
 compiles anew for most inputs is `timed_out`, rather than measured for an hour."""
 SPEED_ONLY = ("incorrect", "crashed")
 """Verdicts after which a line is timed again without a tolerance: a library may be less exact, or fail on a hidden shape."""
@@ -77,14 +79,16 @@ def measure(
     digest = catalog.problem_digest(problem.name)
     home = catalog.problem_folder(problem.name)
     known = (*lines(home, hardware.profile), *references(home, hardware.profile))
-    sampling = sampling or SAMPLING[hardware.profile]
+    sampling, owners = sampling or SAMPLING[hardware.profile], packages_distributions()
 
     def score(line: Line, eased: Problem, hidden: bool) -> Score:
         try:
             submission = collect(line.path.parent, line.path.name)
         except NoSubmission as absent:
             return judge.missing(absent.reason, eased, hardware, digest)
-        return judge.score(submission, eased, hardware, digest=digest, sandbox=sandbox, sampling=sampling, gpu=gpu, hidden=hidden)
+        packages = tuple(owner for name in line.needs for owner in owners.get(name, ()))
+        how = partial(judge.score, sandbox=sandbox, sampling=sampling, gpu=gpu, hidden=hidden, packages=packages)
+        return how(submission, eased, hardware, digest=digest)
 
     found, device = [], None
     for line in known:

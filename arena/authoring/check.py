@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -23,7 +24,7 @@ from arena.system import tempdirs
 
 FIRST_LINE = "# verdict: "
 HONEST = ("oracle", "naive")
-"""Solutions that every problem has, scored first."""
+"""Solutions that every problem has, scored first. On a processor nothing else is timed that passes its checks."""
 WRONG = "wrong_"
 """Every problem has solutions whose name starts so: a tolerance that rejects nothing has shown nothing."""
 CHEAT = "cheat_"
@@ -33,10 +34,12 @@ reference. A check on a GPU holds three input sets, and six of any problem fit i
 SIDE_BY_SIDE = ("incorrect", "forbidden")
 """Expected verdicts that other work on the machine does not bring about, as it might a `crashed`, `cheated` or `timed_out`."""
 BRIEF = {"gpu": replace(GPU, processes=1), "cpu": replace(CPU, processes=1, min_calls=4, min_windows=3, max_windows=3)}
-"""For the timing of all but the oracle and the cheats. The oracle's speed counts, and cheats must fail against the published
-sampling. Of naive only a factor is needed, and with the published sampling it took up to 90 s on a processor."""
-REPEATED = {"gpu": replace(GPU, counters=False), "cpu": CPU}
-"""For the oracle's further scores: the published sampling, without the evidence that is read after the timing."""
+"""For the timing of all but the oracle, naive and the cheats, which must fail against the published sampling."""
+ONCE: dict[str, Any] = {"processes": 1, "min_windows": 1, "max_windows": 1, "audit_windows": 0, "kernels": False}
+NAIVE = {"gpu": replace(GPU, alone_windows=1, **ONCE), "cpu": replace(CPU, min_calls=4, empty_windows=3, **ONCE)}
+"""Of naive, whose calls take longest, only a factor is needed."""
+REPEATED = {"gpu": replace(GPU, kernels=False, counters=False), "cpu": replace(CPU, processes=1)}
+"""For the oracle's further scores: its time alone is compared. On a processor one process is near enough to the bound."""
 LEAST_SPEEDUP = 3.0
 """The oracle must be faster than naive by more than this factor."""
 MOST_SCORES = {"gpu": 2, "cpu": 4}
@@ -50,7 +53,7 @@ VERSIONS = ("arena", "torch", "python", "kernel")
 
 Scorer = Callable[..., Score]
 """Scores the solution at a path, with the published sampling or another. With `shared` it only checks, on a device that others
-use too, and raises `Untimed` for what passes the checks."""
+use too, and raises `Untimed` for what passes the checks. Without `hidden` it times the scored shapes on public inputs alone."""
 
 
 class Report(Record):
@@ -82,13 +85,13 @@ def check_problem(
     judge.preflight(hardware, gpu)
     digest = catalog.problem_digest(problem.name)
 
-    def score(path: Path, own: Sampling | None = None, shared: bool = False) -> Score:
+    def score(path: Path, own: Sampling | None = None, shared: bool = False, hidden: bool = True) -> Score:
         try:
             submission = collect(path.parent, path.name)
         except NoSubmission as absent:
             return judge.missing(absent.reason, problem, hardware, digest)
-        used = sampling or own
-        result = judge.score(submission, problem, hardware, digest=digest, sandbox=sandbox, sampling=used, gpu=gpu, shared=shared)
+        how = partial(judge.score, sandbox=sandbox, sampling=sampling or own, gpu=gpu, shared=shared, hidden=hidden)
+        result = how(submission, problem, hardware, digest=digest)
         if isinstance(result, Passed):
             passed.append(result)
         return result
@@ -132,14 +135,15 @@ def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[F
     yield _nop(problem, hardware, catalog.problem_digest(problem.name))
     passed = {}
     for name, result, seconds in _scored(solutions, wanted, score, hardware.profile):
-        detail = f"peak_fraction {result.peak_fraction:.4f}" if isinstance(result, Passed) else result.message
-        if result.verdict != wanted[name]:
+        got = verdict_of(result)
+        detail = f"peak_fraction {result.peak_fraction:.4f}" if isinstance(result, Passed) else message_of(result)
+        if got != wanted[name]:
             detail = f"expected {wanted[name]}: {detail}"
         yield Finding(
             kind="solution",
             name=name,
-            ok=result.verdict == wanted[name],
-            got=result.verdict,
+            ok=got == wanted[name],
+            got=got,
             detail=detail,
             expected=wanted[name],
             seconds=seconds,
@@ -154,23 +158,24 @@ def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[F
         yield _order(passed["oracle"], passed["naive"])
     if passed.keys() >= set(HONEST):
         begin_s = time.monotonic()
-        again = _repeat(passed["oracle"], lambda: score(solutions["oracle"], REPEATED[hardware.profile]), hardware.profile)
-        yield again.model_copy(update={"seconds": round(time.monotonic() - begin_s, 1)})
+        again = partial(score, solutions["oracle"], REPEATED[hardware.profile], hidden=False)
+        finding = _repeat(passed["oracle"], again, hardware.profile)
+        yield finding.model_copy(update={"seconds": round(time.monotonic() - begin_s, 1)})
 
 
 class Scored(NamedTuple):
-    """A solution's score, and how long it took."""
+    """A solution's score, or that it passed its checks, and how long that took."""
 
     name: str
-    score: Score
+    score: Score | Untimed
     seconds: float
 
 
 def _scored(solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Scorer, profile: Profile) -> Iterator[Scored]:
-    """Every solution's score: the honest ones first, and last what passed the checks that come before timing, but should not.
+    """Every solution's score: oracle and naive first, and last what passed the checks that come before timing, but should not.
 
-    A solution that should be rejected is only checked at first, which takes one worker and no clock. The verdict counts when it
-    is the expected one. Else the solution is scored as any other.
+    A solution that should be rejected is only checked at first, which takes one worker and no clock. On a processor so are those
+    that should pass. The verdict counts when it is the expected one. Else the solution is scored as any other.
     """
     names = sorted(solutions, key=lambda name: (name not in HONEST, name))
     together = [name for name in names if _together(name, wanted[name], profile)]
@@ -178,15 +183,12 @@ def _scored(solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Sco
 
     def one(name: str) -> Scored:
         published = name == "oracle" or name.startswith(CHEAT)
-        brief = replace(BRIEF[profile], counters=name != "naive")  # naive has many kernels, and their counters show nothing
+        brief = (NAIVE if name == "naive" else BRIEF)[profile]
         return _timed(name, lambda: score(solutions[name], None if published else brief))
 
     def checked(name: str) -> Scored | None:
-        try:
-            found = _timed(name, lambda: score(solutions[name], shared=True))
-        except Untimed:
-            return None
-        return found if found.score.verdict == wanted[name] else None
+        found = _timed(name, lambda: score(solutions[name], shared=True))
+        return found if verdict_of(found.score) == wanted[name] else None
 
     for name in names:
         if name in together:
@@ -204,21 +206,39 @@ def _scored(solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Sco
 
 
 def _together(name: str, wanted: str, profile: Profile) -> bool:
-    """Whether other checks may run beside this solution's.
+    """Whether this solution is only checked at first, and other checks may run beside its own.
 
     On a processor they would slow a cheat's threads, since workers share one core. So a cheat is alone there and has a fair try.
     """
-    return wanted in SIDE_BY_SIDE and (profile == "gpu" or not name.startswith(CHEAT))
+    if profile == "gpu":
+        return wanted in SIDE_BY_SIDE
+    return wanted in (*SIDE_BY_SIDE, "passed") and name not in HONEST and not name.startswith(CHEAT)
 
 
 def _timed(name: str, score: Callable[[], Score]) -> Scored:
     begin_s = time.monotonic()
-    result = score()
+    result: Score | Untimed
+    try:
+        result = score()
+    except Untimed as untimed:
+        result = untimed
     return Scored(name, result, round(time.monotonic() - begin_s, 1))
 
 
-def _measured(result: Score) -> dict[str, Any]:
+def verdict_of(result: Score | Untimed) -> str:
+    """`passed` also for what passed its checks and was not timed."""
+    return "passed" if isinstance(result, Untimed) else result.verdict
+
+
+def message_of(result: Score | Untimed) -> str:
+    """The verdict in words."""
+    return str(result) if isinstance(result, Untimed) else result.message
+
+
+def _measured(result: Score | Untimed) -> dict[str, Any]:
     """The numbers of a score, for tables."""
+    if isinstance(result, Untimed):
+        return {"error": result.error}
     if isinstance(result, Rejected):
         return {"error": result.error, "input_class": result.input_class}
     if isinstance(result, JudgeFailed):

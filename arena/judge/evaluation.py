@@ -15,8 +15,9 @@ from arena.judge.overhead import Overhead, measure_overhead
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
 from arena.judge.score_math import median_of_medians
+from arena.judge.verify import worse
 from arena.judge.worker_client import Uncapturable, Worker, as_judge_failure
-from arena.schema import Evidence, LaunchMode, Profile
+from arena.schema import Errors, Evidence, LaunchMode, Profile
 
 Report = Callable[[str], None]
 """Receives a line on what the judge is doing, for a person to read."""
@@ -30,6 +31,11 @@ COUNTERS_REST_S = 120.0
 
 class Untimed(Exception):  # noqa: N818  an answer, not an error
     """The submission passed every check that comes before timing, and on a shared device nothing is timed."""
+
+    def __init__(self, error: Errors) -> None:
+        super().__init__("passed every check, and was not timed")
+        self.error = error
+        """The worst seen."""
 
 
 class WindowSpec(NamedTuple):
@@ -86,14 +92,13 @@ def run(
         with start() as checker:
             overheads = [_prepare(context, worker, shapes) for _, worker in workers]
             checker.wait_until_ready(context.memory)
-            sets = [(shape, CHECKED_CALLS) for shape in checked] if shared else _trial_sets(context, checked)
-            buffers.reserve_for(context, checker, sets, hidden=True)
+            if shared:
+                raise Untimed(_check_one_by_one(context, checker, checked, report))
+            buffers.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
             jobs = [(checker, checked), *((worker, shapes) for _, worker in workers)]
             _build(context, jobs, counters if workers else None, report)
             with context.stopwatch.phase("check"):
                 _check(context, checker, checked, report)
-            if shared:
-                raise Untimed
             with context.stopwatch.phase("benchmark"):
                 specs = _window_specs(context, checker, scored, shapes[len(scored) :])
         if not workers:
@@ -127,11 +132,11 @@ def _time_all(
     report: Report,
 ) -> list[ProcessResult]:
     """Time the submission in each of these workers, which have built it, one after the other."""
-    on_gpu = context.memory.kind == "cuda"
+    named = context.memory.kind == "cuda" and context.sampling.kernels
     results = []
     for number, (worker_stack, worker) in enumerate(workers, start=1):
         report(f"timing, process {number} of {len(workers)}")
-        arguments = (overheads[number - 1], anchor, shapes, specs, scored, number == len(workers) and on_gpu)
+        arguments = (overheads[number - 1], anchor, shapes, specs, scored, number == len(workers) and named)
         with worker_stack:
             result = _time_process(context, worker, *arguments)
         for _ in range(context.sampling.repeats):
@@ -278,12 +283,27 @@ def _settled_gb_s(anchor: Callable[[], float]) -> float:
     return last
 
 
-def _check(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> None:
-    """Check timed and hidden shapes, on the public distribution and on every hidden input class."""
+def _check_one_by_one(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> Errors:
+    """Build for each shape when its turn comes, the smallest first: most wrong solutions fail on any, and soonest there."""
+    worst: Errors = dict.fromkeys(context.problem.tolerance, 0.0)
+    with context.stopwatch.phase("build"):
+        timing.build(context, worker, ())
+    for shape in sorted(shapes, key=context.problem.bytes):
+        with context.stopwatch.phase("build"):
+            timing.first_call(context, worker, shape)
+        with context.stopwatch.phase("check"):
+            worst = worse(worst, _check(context, worker, (shape,), report))
+    return worst
+
+
+def _check(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> Errors:
+    """The worst errors on timed and hidden shapes, on the public distribution and on every hidden input class."""
+    worst: Errors = dict.fromkeys(context.problem.tolerance, 0.0)
     for shape in shapes:
         report(f"checking {shape_text(shape)}")
         for input_class in ("public", *context.code.input_classes):
-            timing.check(context, worker, shape, input_class)
+            worst = worse(worst, timing.check(context, worker, shape, input_class))
+    return worst
 
 
 def _window_specs(
@@ -295,7 +315,12 @@ def _window_specs(
     """
 
     def specs(launch_mode: LaunchMode, shapes: tuple[Shape, ...]) -> list[WindowSpec]:
-        return [WindowSpec(launch_mode, timing.calls_per_window(context, worker, shape, launch_mode)) for shape in shapes]
+        found = [WindowSpec(launch_mode, timing.calls_per_window(context, worker, shape, launch_mode)) for shape in shapes]
+        if launch_mode == "graph" and shapes == latency:
+            # So many of these short calls fill a window that their kernels may not fit into the queue.
+            for shape, spec in zip(shapes, found, strict=True):
+                timing.try_window(context, worker, shape, spec.launch_mode, spec.calls)
+        return found
 
     plain = timing.plain_mode(context)
     groups = (scored, latency)

@@ -20,12 +20,14 @@ import torch
 
 from arena.judge.device.memory import Gate
 from arena.judge.rejection import Rejection
-from arena.judge.sets import Disturbed, InputSpec, Sets, WindowResult, choose, poison_set
+from arena.judge.sets import Disturbed, InputSpec, Sets, WindowResult, choose
 from arena.judge.worker_client import Worker
 from arena.schema import LaunchMode
 
 FILL_S, MOST_FILL_S = 100e-6, 0.02
 """How long uncaptured calls may fill the queue behind the closed gate: for each call, and in all."""
+QUEUE_LIMIT_S = 15.0
+"""For the launches of captured calls behind the closed gate, which take milliseconds unless their kernels do not fit there."""
 SILENT_S = 2.0
 """The judge then asks the worker whether the GPU reports an error."""
 POLL_S = 50e-6
@@ -64,7 +66,7 @@ def run(
     alone: bool = False,
     audited: Collection[int] = (),
 ) -> list[WindowResult]:
-    """One window of a call on each of `inputs`; with `alone` a window for each but the first, all on set 0, from a cold cache.
+    """One window of a call on each of `inputs`; with `alone` a window for each but the first, from a cold cache.
 
     The results hold the outputs of `audited` inputs and of a secret `sample` of the others.
     Where this raises, the judge's stream may wait for ever: it is free once the worker is dead and `Gate.release` was called.
@@ -78,7 +80,7 @@ def run(
     if captured:  # The launches wait at the gate, and the worker's processes stay stopped until the window is over.
         worker.resume()
         order()
-        worker.reply("run", limit_s)
+        worker.reply("run", min(limit_s, QUEUE_LIMIT_S))
     worker.freeze()
     worker.reject_stray_packets()
     prepare()
@@ -92,15 +94,13 @@ def run(
     others = [index for index in counted if index not in audited]
     chosen = [*audited, *(others[place] for place in choose(len(others), sample))]
     # Every call alone has its output copied, so that its time ends with a copy.
-    kept = {index: tuple(torch.empty_like(view) for view in sets.output(0)) for index in (range(rounds) if alone else chosen)}
+    kept = {index: tuple(torch.empty_like(view) for view in sets.output(index)) for index in (range(rounds) if alone else chosen)}
     # Here for the first time, so that below no code is loaded and no memory taken, which may wait for the device.
     sets.memory.make_cold()
-    if alone:
-        poison_set(sets, 0)
     times = [_Times.made() for _ in range(rounds)]
     with gate.queued():
         for index, each in enumerate(times):
-            _round(gate, sets, first + index, each, [index] if alone else range(calls), kept, alone=alone)
+            _round(gate, sets, first + index, each, range(index, index + 1) if alone else range(calls), kept)
     if not captured:
         worker.reply("run", limit_s)
     _wait(times[-1].end, worker, limit_s)
@@ -113,7 +113,7 @@ def run(
     for index, each in list(enumerate(times))[alone:]:
         outputs = {number: kept[number] for number in chosen if not alone or number == index}
         unsampled = kept[index] if alone and index not in outputs else ()
-        results.append(WindowResult(*each.seconds(), inputs, outputs, in_place=not alone, unsampled=unsampled))
+        results.append(WindowResult(*each.seconds(), inputs, outputs, unsampled))
     return results
 
 
@@ -122,24 +122,19 @@ def _round(
     sets: Sets,
     number: int,
     times: _Times,
-    indices: Sequence[int],
+    indices: range,
     kept: dict[int, tuple[torch.Tensor, ...]],
-    *,
-    alone: bool,
 ) -> None:
     """Queue one window in the judge's stream: publish these sets, open the gate, wait for the worker's, copy the sample."""
-    set_bytes = sets.input_layout.set_bytes
-    source = sets.staged[indices[0] * set_bytes :][: len(indices) * set_bytes] if indices else sets.staged[:0]
+    published = slice(*(place * sets.input_layout.set_bytes for place in (indices.start, indices.stop)))
     times.begin.record()  # before anything that a kernel of the last round could run beside
-    if alone:
-        poison_set(sets, 0)
-    sets.inputs.bytes[: len(source)].copy_(source)
+    sets.inputs.bytes[published].copy_(sets.staged[published])
     sets.memory.make_cold()  # else a worker could find the sets that were published last in the cache
     times.opened.record()
     gate.open(number)
     gate.wait_done(number)
     for index in kept.keys() & set(indices):
-        for target, view in zip(kept[index], sets.output(0 if alone else index), strict=True):
+        for target, view in zip(kept[index], sets.output(index), strict=True):
             target.copy_(view)
     times.end.record()
 

@@ -61,7 +61,7 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> O
         poison(sets, calls, seed=secrets.randbits(63))  # touches its pages, as every call does before they are copied
         empty = [public_window(context, worker, sets, shape, 0, "call", limit_s) for _ in runs]
         return Overhead(median(window.elapsed_s for window in empty[1:]))
-    own_s = worker.order("capture", limit_s=limit_s)
+    own_s = worker.order("capture", limit_s=limit_s, alone=ALONE_CALLS)
 
     def windows(launch_mode: LaunchMode, count: int, *, alone: bool) -> list[WindowResult]:
         # The judge's own calls read nothing, so the inputs are what the buffers happen to hold.

@@ -33,7 +33,7 @@ class Sampling:
     """Windows without calls of the submission for each shape, in each process, before it loads the submission."""
     alone_windows: int = 0
     """Batches of calls one at a time, of each shape in each process. On a CPU, one core, no calls overlap."""
-    alone_audits: int = 3
+    alone_audits: int = 1
     """Calls of each such batch, at secret places, that are audits: of any input class, verified, their time not kept."""
     sample: int = 2
     """Secretly chosen outputs verified in each timed window."""
@@ -49,8 +49,10 @@ class Sampling:
     """A shape is `unsteady` when half of its time's 95 % interval is wider than this, relative (docs/measurements/judge.md)."""
     steady_apart: float = 0.10
     """A shape is also `unsteady` when its processes' medians lie farther apart than this, relative."""
+    kernels: bool = True
+    """Whether to name the kernels that a call launches, after all timing."""
     counters: bool = True
-    """Whether to read the hardware's counters, if possible: after all timing, in a worker that builds with the others."""
+    """Whether to read the counters of these kernels, too, where possible: in a worker of its own that builds with the others."""
     build_limit_s: float = 600.0
     """For importing solution.py, which may compile."""
     first_call_limit_s: float = 600.0

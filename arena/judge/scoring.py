@@ -51,6 +51,7 @@ def score(
     folder: Path | None = None,
     hidden: bool = True,
     shared: bool = False,
+    packages: tuple[str, ...] = (),
 ) -> Score:
     """Score one submission. Never raises for what the submission does; failures of arena or the machine become `judge_failed`.
 
@@ -64,6 +65,7 @@ def score(
         hidden: False checks and times only public inputs of the scored shapes: for a baseline's speed, never for a score.
         shared: lets others compute on the device meanwhile, so that nothing is timed: `evaluation.Untimed` is raised where the
             submission passes its checks.
+        packages: distributions that the worker may import beside those of every worker: for a baseline.
     """
     stopwatch, seeds = Stopwatch(), Seeds()
     common = _common(problem, hardware, digest)
@@ -86,10 +88,10 @@ def score(
             before = device.conditions()
             start = partial(worker_client.start, submission, sandbox=sandbox, logs=logs, total_limit_s=sampling.total_limit_s)
             start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env, note=notes.append)
-            start = partial(start, absent=problem.absent_libraries)
+            start = partial(start, absent=problem.absent_libraries, packages=packages)
             with ExitStack() as stack:
                 # It starts and builds with the other workers, and reads the counters when all timing is over.
-                reads = sampling.counters and hardware.profile == "gpu" and not shared
+                reads = sampling.kernels and sampling.counters and hardware.profile == "gpu" and not shared
                 counters = stack.enter_context(kernels.counters(context, start)) if reads else None
                 anchor, profile = device.anchor_gb_s, hardware.profile
                 processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)

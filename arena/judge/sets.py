@@ -78,8 +78,6 @@ class WindowResult:
     """What each set was made from."""
     sample: Mapping[int, tuple[torch.Tensor, ...]]
     """Set index -> its outputs as they were when the window closed."""
-    in_place: bool = True
-    """Whether the inputs are still where the worker found them. False where calls came one at a time, all on set 0."""
     unsampled: tuple[torch.Tensor, ...] = ()
     """The copied outputs of a call alone that is not in the sample."""
 
@@ -103,8 +101,13 @@ class Seeds:
 
 def make(sets: Sets, inputs: Sequence[InputSpec], code: ProblemCode, shape: Shape) -> None:
     """Make these input sets where only the judge can see them, and fill the outputs with wrong values."""
-    for index, (input_class, seed) in enumerate(inputs):
-        write(code.make_inputs(shape, seed, input_class, sets.memory.device), sets.stage(index))
+    made: dict[InputSpec, int] = {}
+    for index, each in enumerate(inputs):
+        if each in made:
+            write(sets.stage(made[each]), sets.stage(index))
+        else:
+            write(code.make_inputs(shape, each.seed, each.input_class, sets.memory.device), sets.stage(index))
+            made[each] = index
     poison(sets, len(inputs), seed=secrets.randbits(63))
     sets.memory.settle()
 
@@ -131,14 +134,9 @@ def poison(sets: Sets, calls: int, seed: int) -> None:
     """
     noise = torch.Generator(sets.memory.device).manual_seed(seed)
     for index in range(calls):
-        poison_set(sets, index, noise)
-
-
-def poison_set(sets: Sets, index: int, noise: torch.Generator | None = None) -> None:
-    """Fill one set's outputs with wrong values."""
-    for view in sets.output(index):
-        if view.is_floating_point():
-            view.fill_(math.nan)
-        else:
-            most = 2 if view.dtype is torch.bool else 256
-            view.reshape(-1).view(torch.uint8).random_(0, most, generator=noise)
+        for view in sets.output(index):
+            if view.is_floating_point():
+                view.fill_(math.nan)
+            else:
+                most = 2 if view.dtype is torch.bool else 256
+                view.reshape(-1).view(torch.uint8).random_(0, most, generator=noise)

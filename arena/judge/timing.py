@@ -97,16 +97,23 @@ def plain_mode(context: ScoringContext) -> LaunchMode:
 
 def calls_per_window(context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode) -> int:
     """As many calls as fill a window, measured in a trial after the first calls. Uncapturable spoils the worker."""
-    sampling, room = context.sampling, context.room(shape)
-    trial = min(sampling.min_calls, room)
+    trial = min(context.sampling.min_calls, context.room(shape))
+    one, done = try_window(context, worker, shape, launch_mode, trial)
+    return context.calls_that_fill(shape, (done.elapsed_s - one.elapsed_s) / (trial - 1))
+
+
+def try_window(
+    context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int
+) -> tuple[WindowResult, WindowResult]:
+    """After the first calls a window of one call, and one of `calls`, which is verified. Uncapturable spoils the worker."""
     with _locate_rejection(shape, "public"):
-        sets = place(context, worker, shape, "public", trial)
+        sets = place(context, worker, shape, "public", calls)
         _warm_up(context, worker, sets, shape, launch_mode)
         one, done = (
-            public_window(context, worker, sets, shape, calls, launch_mode, sampling.call_limit_s) for calls in (1, trial)
+            public_window(context, worker, sets, shape, count, launch_mode, context.sampling.call_limit_s) for count in (1, calls)
         )
         verify(done, sets, context.code, context.problem, shape)
-    return context.calls_that_fill(shape, (done.elapsed_s - one.elapsed_s) / (trial - 1))
+    return one, done
 
 
 def time_shape(
@@ -198,13 +205,17 @@ def _audit_window(context: ScoringContext, worker: Worker, sets: Sets, shape: Sh
 
 
 def _warm_up(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, launch_mode: LaunchMode) -> None:
-    """Make the untimed first calls in these buffers, and capture the graph. Their inputs are not used again."""
+    """Make the untimed first calls in these buffers, all on the same inputs, and capture the graph."""
     limit_s = context.sampling.first_call_limit_s
-    done = public_window(context, worker, sets, shape, sets.count, plain_mode(context), limit_s)
+
+    def draw() -> list[InputSpec]:
+        return [InputSpec("public", seed) for seed in context.seeds.take(1)] * sets.count
+
+    done = window(worker, sets, context.code, shape, draw, plain_mode(context), context.sampling.sample, limit_s)
     verify(done, sets, context.code, context.problem, shape)
     if launch_mode == "graph":
         worker.resume()
-        worker.order("capture", limit_s=limit_s)
+        worker.order("capture", limit_s=limit_s, alone=ALONE_CALLS)
 
 
 def _enough_windows(samples: list[float], sampling: Sampling) -> bool:

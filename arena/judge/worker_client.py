@@ -314,20 +314,22 @@ def start(
     logs: Path | None,
     total_limit_s: float,
     absent: tuple[VendorLibrary, ...] = (),
+    packages: tuple[str, ...] = (),
     wrapper: tuple[str, ...] = (),
     note: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Worker]:
     """A worker in a sandbox of its own, with the submission and nothing else to read. Its logs go to the folder `logs`.
 
-    On a GPU the libraries `absent` are not there. `wrapper` is the beginning of a command line that runs the worker inside a
-    profiler. `note` receives what went wrong besides the verdict: cleaning up never replaces an exception that leaves the block.
+    On a GPU the libraries `absent` are not there. The distributions `packages` may be imported, too. `wrapper` is the start of
+    a command line that runs the worker inside a profiler. `note` receives what went wrong besides the verdict: cleaning up never
+    replaces an exception that leaves the block.
     """
     channel = Channel()
     worker: Worker | None = None
     under_way: BaseException | None = None
     empty = False
     try:
-        with sandbox.run(_spec(submission, wrapper, channel, cpus, gpu, env, absent)) as running:
+        with sandbox.run(_spec(submission, wrapper, channel, cpus, gpu, env, absent, packages)) as running:
             channel.release_worker_fds()
             worker = Worker(running, channel, total_limit_s)
             try:
@@ -369,6 +371,7 @@ def _spec(
     gpu: int | None,
     env: Mapping[str, str],
     absent: tuple[VendorLibrary, ...],
+    packages: tuple[str, ...],
 ) -> SandboxSpec:
     """The worker's sandbox. It has the worker's ends of the channel under their numbers here, also inside a profiler."""
     files = {
@@ -380,7 +383,9 @@ def _spec(
     program, *rest = (SANDBOX_PATHS[name] for name in ("worker", "solution", "kit", "cuda_driver"))
     fds, limits = channel.worker_fds, limits_for("worker")
     command = (*wrapper, "python", "-I", "-B", program, *map(str, fds), *rest)
-    spec = SandboxSpec("worker", command, files=files, env=env, pass_fds=fds, cpus=cpus, gpu=gpu, limits=limits)
+    spec = SandboxSpec(
+        "worker", command, files=files, packages=packages, env=env, pass_fds=fds, cpus=cpus, gpu=gpu, limits=limits
+    )
     return absent_libraries.without(spec, absent if gpu is not None else ())
 
 

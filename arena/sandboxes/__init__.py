@@ -51,6 +51,8 @@ class SandboxSpec:
     replaced: Mapping[Path, bytes] = field(default_factory=dict)
     """Files of the host that the sandbox shows with other content, wherever it shows them: path -> content."""
     path: tuple[str, ...] = ()  # folders that come first on PATH
+    packages: tuple[str, ...] = ()
+    """Distributions of arena's Python that the sandbox shows beside those of every sandbox, with their requirements."""
     env: Mapping[str, str] = field(default_factory=dict)  # added to the sandbox's own short environment
     pass_fds: tuple[int, ...] = ()  # file descriptors that stay open inside under the same numbers
     network: Literal["none", "open"] = "none"

@@ -36,8 +36,8 @@ class PythonEnvironment:
 
 
 @functools.cache
-def current_python() -> PythonEnvironment:
-    """The Python and the packages of this process."""
+def current_python(packages: tuple[str, ...] = ()) -> PythonEnvironment:
+    """The Python of this process with the packages that a sandbox shows, these among them."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     base = Path(sys.base_prefix).resolve()
     inside = base if base.is_relative_to("/usr") else Path("/opt/python")
@@ -47,7 +47,7 @@ def current_python() -> PythonEnvironment:
             f"no python{version} in {base / 'bin'}, which this Python names as its base; use another Python for arena"
         )
     moved = inside != base
-    distributions = closure(ALLOWED)
+    distributions = closure((*ALLOWED, *packages))
     return PythonEnvironment(
         version=version,
         interpreter=str(inside / "bin" / program),

@@ -127,8 +127,9 @@ def several(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor)
     beta = pad(beta, (0, -T % BLOCK)).unflatten(2, (-1, BLOCK))
     G = g.cumsum(-2)
     # exp(G_i - G_j) of tokens j <= i is at most 1. Not exp(G_i) * exp(-G_j): the second overflows.
-    decay = (G[..., :, None, :] - G[..., None, :, :]).clamp_max(0).exp()
-    seen, known = (torch.einsum("...id,...ijd,...jd->...ij", x, decay, k) * beta[..., None, :] for x in (q, k))
+    decayed = (G[..., :, None, :] - G[..., None, :, :]).clamp_max_(0).exp_().mul_(k[..., None, :, :])
+    products = decayed @ torch.stack([q, k], dim=-1)  # (..., i, j, 2)
+    seen, known = products.mul_(beta[..., None, :, None]).unbind(-1)
     start = G.exp()
     # u = fresh - kept @ S
     solved = torch.linalg.solve_triangular(known.tril(-1), torch.cat([v, k * start], dim=-1), upper=False, unitriangular=True)

@@ -58,25 +58,27 @@ def test_baselines_are_measured_stored_and_shown(arena: Arena) -> None:
     (folder(arena) / "eager.py").write_text(eager())
     (folder(arena) / "frail_cpu.py").write_text("# baseline: crashes on a hidden class\n" + eager() + FRAIL)
     (folder(arena) / "library.py").write_text("# baseline: a library\n# needs: torch, no_such_library\n" + eager())
+    (folder(arena) / "needy.py").write_text("# baseline: another\n# needs: iniconfig\nimport iniconfig\n" + eager())
     (folder(arena) / "of_a_gpu_gpu.py").write_text("# baseline: not for a processor\n")
     (folder(arena) / "rough.py").write_text("# baseline: off by a twentieth\n" + eager() + ROUGH)
     (folder(arena) / "syntax.py").write_text("# baseline: no Python\ndef solution(:\n")
     done = arena.python(MEASURE, limit_s=240)
     assert done.code == 0, done.err
     found = {line["name"]: line for line in json.loads(done.out)["lines"]}
-    assert list(found) == ["eager", "frail", "library", "rough", "syntax", "naive", "oracle"]
+    assert list(found) == ["eager", "frail", "library", "needy", "rough", "syntax", "naive", "oracle"]
     assert {name for name, line in found.items() if line["reference"]} == {"naive", "oracle"}
     assert {name: line["verdict"] for name, line in found.items()} == {
         "eager": "passed",  # though it calls what the problem forbids
         "frail": "crashed",
         "library": None,
+        "needy": "passed",
         "rough": "incorrect",
         "syntax": "crashed",
         "naive": "passed",
         "oracle": "passed",
     }
     numbers = {name for name, line in found.items() if line["fraction"] is not None}
-    assert numbers == {"eager", "frail", "rough", "naive", "oracle"}
+    assert numbers == {"eager", "frail", "needy", "rough", "naive", "oracle"}
     assert found["naive"]["fraction"] < found["oracle"]["fraction"]
     assert found["library"]["message"] == "no_such_library is not installed"
     assert "AssertionError" in found["frail"]["message"]

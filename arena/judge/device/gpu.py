@@ -20,7 +20,7 @@ from arena.schema import Device, Hardware, Rate
 
 ENV = {"TRITON_CACHE_DIR": "/tmp/triton", "TORCH_EXTENSIONS_DIR": "/tmp/extensions", "CUDA_CACHE_PATH": "/tmp/cuda"}
 """Compilers' caches on the sandbox's own /tmp: empty for each worker, so that nothing passes from one to the next."""
-ANCHOR_BYTES, ANCHOR_COPIES = 256_000_000, 400
+ANCHOR_BYTES, ANCHOR_COPIES = 256_000_000, 100
 ANCHOR_WARM_UP, ANCHOR_REST_S = 1500, 0.1
 """Copies before the first that counts, about 0.2 s, where the last reading is longer ago than this: an idle GPU has lowered its
 clocks and takes that long to raise them."""

@@ -61,7 +61,9 @@ class State:
         self.outputs: list[tuple[torch.Tensor, ...]] = []
         self.driver: Any = None
         self.gate: Any = None
-        self.chains: dict[str, Any] = {}
+        self.chain_of_all: Any = None
+        self.chains: list[Any] = []
+        """Of one call each."""
         self.profiler: Any = None
 
     def open(self, order: dict[str, Any], fds: list[int]) -> None:
@@ -101,19 +103,22 @@ class State:
                 torch.cuda._sleep(OWN_CALL_CYCLES)
 
     def run(self, order: dict[str, Any], fds: list[int]) -> None:
-        """`rounds` windows, each of one call on each of the first `calls` sets. On a GPU they wait for the judge at the gate."""
+        """A window of one call on each of the first `calls` sets, or `rounds` windows of one call, each on a set of its own.
+
+        On a GPU they wait for the judge at the gate.
+        """
         calls, launch_mode = order["calls"], order["launch_mode"]
         if launch_mode == "call":
             self.call(0, calls)
             return
         with torch.cuda.stream(torch.cuda.default_stream()):
-            for number in range(order["first"], order["first"] + order["rounds"]):
-                self.gate.wait_open(number)
+            for index in range(order["rounds"]):
+                self.gate.wait_open(order["first"] + index)
                 if launch_mode == "stream":
-                    self.call(0, calls)
-                elif calls:
-                    self.chains["one" if calls == 1 else "all"].launch()
-                self.gate.report_done(number)
+                    self.call(index, calls)
+                else:
+                    (self.chains[index] if calls == 1 else self.chain_of_all).launch()
+                self.gate.report_done(order["first"] + index)
 
     def wait(self, order: dict[str, Any], fds: list[int]) -> None:
         """Wait for the GPU, where there is one; an error of a kernel shows here."""
@@ -121,7 +126,10 @@ class State:
             torch.cuda.synchronize()
 
     def capture(self, order: dict[str, Any], fds: list[int]) -> float:
-        """Capture each call in a CUDA graph of its own and chain the graphs. Return the seconds of the judge's own calls."""
+        """Capture each call in a CUDA graph of its own and chain the graphs. The first `alone` can also be launched one by one.
+
+        Return the seconds of the judge's own calls.
+        """
         pool, side, graphs = torch.cuda.graph_pool_handle(), torch.cuda.Stream(), []
         torch.cuda.synchronize()
         gc.collect()  # memory freed during a capture would break it
@@ -133,11 +141,12 @@ class State:
                     self.call(index, 1)
                 finally:
                     graphs[-1].capture_end()
-        self.chains = {"all": self.driver.Chain(graphs), "one": self.driver.Chain(graphs[:1])}
-        for chain in self.chains.values():
+        self.chain_of_all = self.driver.Chain(graphs)
+        self.chains = [self.driver.Chain([graph]) for graph in graphs[: order["alone"]]]
+        for chain in (self.chain_of_all, *self.chains):
             chain.launch()  # the first launch uploads the graph
         torch.cuda.synchronize()
-        return 0.0 if self.solution is not None else min(self._seconds(self.chains["all"].launch) for _ in range(READINGS))
+        return 0.0 if self.solution is not None else min(self._seconds(self.chain_of_all.launch) for _ in range(READINGS))
 
     def _seconds(self, launch: Callable[[], None]) -> float:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -149,11 +158,12 @@ class State:
         return float(begin.elapsed_time(end)) / 1e3
 
     def _drop_chains(self) -> None:
-        if self.chains:
+        chains = [chain for chain in (self.chain_of_all, *self.chains) if chain is not None]
+        if chains:
             torch.cuda.synchronize()
-        for chain in self.chains.values():
+        for chain in chains:
             chain.close()
-        self.chains = {}
+        self.chain_of_all, self.chains = None, []
 
     def profile(self, order: dict[str, Any], fds: list[int]) -> None:
         """Make one call under torch's profiler, which starts with the first of them, after a kernel that separates calls."""

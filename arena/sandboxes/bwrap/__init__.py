@@ -65,7 +65,7 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
     As root the workspace belongs to the sandbox's throw-away user. A limited one is a file system in memory meanwhile, whose
     content is copied into the folder at the end. `secrets` are arena's own unless given.
     """
-    spec, python = validated(spec), current_python()
+    spec, python = validated(spec), current_python(spec.packages)
     await_dying()
     with ExitStack() as stack:
         uid = stack.enter_context(throw_away_user()) if os.geteuid() == 0 else None
@@ -99,7 +99,7 @@ def run_beside(first: RunningSandbox, spec: SandboxSpec) -> Iterator[RunningSand
         # The first sandbox's own limit holds for the workspace of both.
         limits = replace(spec.limits, workspace_bytes=None, workspace_files=None)
         spec = replace(spec, workspace=mount.path if mount else first.workspace, limits=limits)
-        shown = profile(spec, current_python(), survey(arena_secrets()))
+        shown = profile(spec, current_python(spec.packages), survey(arena_secrets()))
         checks, enforced = limit_checks(spec, group, mount)
         running = start(spec, shown, first.uid, group, mount, group.in_force | enforced)
         running.workspace, running.before_kill = spec.workspace, group.prepare_kill

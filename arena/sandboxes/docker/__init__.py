@@ -46,7 +46,7 @@ def run(spec: SandboxSpec, *, secrets: tuple[Path, ...] | None = None) -> Iterat
         mount = bounded_workspace(spec if sees_our_mounts() else unbounded, uid, stack)
         if mount is not None:
             spec = replace(spec, workspace=mount.path)
-        shown = profile(spec, current_python(), survey(arena_secrets() if secrets is None else secrets), user=uid)
+        shown = profile(spec, current_python(spec.packages), survey(arena_secrets() if secrets is None else secrets), user=uid)
         plan = container_plan(shown, uid, mount_points(Path("/proc/self/mountinfo").read_text()))
         running, container = start(engine, stack, spec, plan, uid, mount)
         stack.callback(running.close)
