@@ -39,7 +39,7 @@ failed=0
 for name in "$@"; do
   for place in first last; do
     file=$out/${name}_$place
-    PYTHONPATH=$PWD timeout 60 ncu --clock-control none --profile-from-start off --csv --metrics "$metrics" \
+    PYTHONPATH=$PWD:${PYTHONPATH:-} timeout 60 ncu --clock-control none --profile-from-start off --csv --metrics "$metrics" \
       python3 -c "$call" "$name" "$place" >"$file.csv" 2>"$file.err" || { echo "$name, $place shape: failed, see $file.err" >&2; failed=1; }
   done
 done
