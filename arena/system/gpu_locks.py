@@ -14,11 +14,21 @@ from arena.errors import ArenaError, UsageError
 from arena.schema import Hardware, Sweep
 from arena.system import process
 
-LOOK_S = 120.0
-# In a process of its own: torch opens the driver for it, and the head of a sweep must hold nothing on a GPU.
-LOOK = """import sys, torch
-for gpu in map(int, sys.argv[1:]):
-    print(f"GPU-{torch.cuda.get_device_properties(gpu).uuid}")
+LOOK_S = 60.0
+# In a process of its own, since the head of a sweep must hold nothing on a GPU. By the driver itself: torch takes seconds to load.
+# https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
+LOOK = """
+import ctypes, sys, uuid
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(function, *arguments):
+    if code := getattr(cuda, function)(*arguments):
+        sys.exit(f"{function}: CUDA error {code}")
+call("cuInit", 0)
+for number in map(int, sys.argv[1:]):
+    gpu, found = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    call("cuDeviceGet", ctypes.byref(gpu), number)
+    call("cuDeviceGetUuid", ctypes.byref(found), gpu)
+    print(f"GPU-{uuid.UUID(bytes=bytes(found))}")
 """
 
 
@@ -33,7 +43,7 @@ def held_for(sweep: Sweep, hardware: Hardware) -> Iterator[None]:
 def held_by(holder: str, hardware: Hardware, gpus: frozenset[int]) -> Iterator[None]:
     """The same for a command of one score, which `holder` names to others. UsageError, ArenaError.
 
-    No lock of a GPU that torch does not find: the command looks at it next, and says so in its own words.
+    No lock of a GPU that CUDA does not find: the command looks at it next, and says so in its own words.
     """
     found = dict[int, str]()
     if hardware.profile == "gpu":
@@ -54,11 +64,11 @@ def folder(first: Path = Path("/run/lock")) -> Path:
 def uuids(gpus: frozenset[int]) -> dict[int, str]:
     """The UUIDs of GPUs by their CUDA index: an index is another GPU where CUDA_VISIBLE_DEVICES differs. ArenaError."""
     numbers = sorted(gpus)
-    done = process.run([sys.executable, "-P", "-c", LOOK, *map(str, numbers)], limit_s=LOOK_S)
+    done = process.run([sys.executable, "-I", "-S", "-c", LOOK, *map(str, numbers)], limit_s=LOOK_S)
     found = done.stdout.decode(errors="replace").split()
     if done.returncode or len(found) != len(numbers):
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no answer"]
-        raise ArenaError(f"GPU {', '.join(map(str, numbers))}: torch cannot tell which they are: {last[0]}")
+        raise ArenaError(f"GPU {', '.join(map(str, numbers))}: CUDA cannot tell which they are: {last[0]}")
     return dict(zip(numbers, found, strict=True))
 
 

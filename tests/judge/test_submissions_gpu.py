@@ -69,9 +69,24 @@ def solution(q, *others):
         torch.cuda.synchronize()
 """
 
+MANY_KERNELS_ON_SMALL_ONES = """
+
+honest, counted = solution, torch.zeros(1, device="cuda")
+
+
+def solution(q, *others):
+    honest(q, *others)
+    if len(q) == 1:
+        for _ in range(250):
+            counted.add_(1)
+"""
+"""A window of some hundred calls has more kernels than fit into the queue behind the closed gate."""
+
 
 @pytest.mark.parametrize(
-    ("more", "launch_mode"), [("", "graph"), (WAITS_ON_SMALL_ONES, "stream")], ids=["captured", "not captured"]
+    ("more", "launch_mode"),
+    [("", "graph"), (WAITS_ON_SMALL_ONES, "stream"), (MANY_KERNELS_ON_SMALL_ONES, "stream")],
+    ids=["captured", "not captured", "too many to be queued"],
 )
 def test_latency_shapes_have_a_launch_mode_of_their_own(more, launch_mode):
     small = {"B": 1, "Hq": 32, "Hkv": 8, "D": 128, "mean_len": 512, "page": 16}

@@ -106,7 +106,7 @@ def test_a_gpu_that_is_not_there_has_no_lock(monkeypatch: pytest.MonkeyPatch) ->
     """A sweep ends there. A command of one score goes on to its look at the machine, which says more."""
     pytest.importorskip("torch")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    hardware, words = catalog.hardware("h200"), "GPU 0: torch cannot tell which they are: "
+    hardware, words = catalog.hardware("h200"), "GPU 0: CUDA cannot tell which they are: "
     sweep = Sweep.model_validate({"name": "s", "cells": [{"models": ["m"], "problems": "all"}], "hardware": "h200"})
     with pytest.raises(ArenaError, match=words), gpu_locks.held_for(sweep, hardware):
         pass
@@ -114,3 +114,31 @@ def test_a_gpu_that_is_not_there_has_no_lock(monkeypatch: pytest.MonkeyPatch) ->
     with gpu_locks.held_by("arena score", hardware, frozenset({0})):
         went_on.append(True)
     assert went_on
+
+
+DRIVER = """
+int cuInit(unsigned flags) { return flags; }
+int cuDeviceGet(int *gpu, int number) { return number > 1 ? 101 : (*gpu = 7 + number, 0); }
+int cuDeviceGetUuid(unsigned char *uuid, int gpu) {
+    for (int byte = 0; byte < 16; byte++) uuid[byte] = 16 * byte + gpu;
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the place of CUDA's driver, which no machine without a GPU has: two GPUs."""
+    (tmp_path / "driver.c").write_text(DRIVER)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", tmp_path / "driver.c"], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+
+
+def test_gpus_have_the_uuids_that_the_driver_tells(driver: None) -> None:
+    first, second = "GPU-07172737-4757-6777-8797-a7b7c7d7e7f7", "GPU-08182838-4858-6878-8898-a8b8c8d8e8f8"
+    assert gpu_locks.uuids(frozenset({1, 0})) == {0: first, 1: second}
+
+
+def test_a_gpu_that_the_driver_does_not_have(driver: None) -> None:
+    with pytest.raises(ArenaError, match="GPU 1, 2: CUDA cannot tell which they are: cuDeviceGet: CUDA error 101"):
+        gpu_locks.uuids(frozenset({1, 2}))
