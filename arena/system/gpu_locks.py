@@ -15,7 +15,7 @@ from arena.schema import Hardware, Sweep
 from arena.system import process
 
 LOOK_S = 60.0
-# In a process of its own, since the head of a sweep must hold nothing on a GPU. By the driver itself: torch takes seconds to load.
+# In a process of its own: the head of a sweep must hold nothing on a GPU. By the driver itself: torch takes seconds to load.
 # https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
 LOOK = """
 import ctypes, sys, uuid
