@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 from collections.abc import Callable
@@ -79,14 +78,14 @@ def measure(
     digest = catalog.problem_digest(problem.name)
     home = catalog.problem_folder(problem.name)
     known = (*lines(home, hardware.profile), *references(home, hardware.profile))
-    sampling, owners = sampling or SAMPLING[hardware.profile], packages_distributions()
+    sampling = sampling or SAMPLING[hardware.profile]
 
     def score(line: Line, eased: Problem, hidden: bool) -> Score:
         try:
             submission = collect(line.path.parent, line.path.name)
         except NoSubmission as absent:
             return judge.missing(absent.reason, eased, hardware, digest)
-        packages = tuple(owner for name in line.needs for owner in owners.get(name, ()))
+        packages = tuple(owner for name in line.needs for owner in packages_distributions()[name])
         how = partial(judge.score, sandbox=sandbox, sampling=sampling, gpu=gpu, hidden=hidden, packages=packages)
         return how(submission, eased, hardware, digest=digest)
 
@@ -135,7 +134,7 @@ def without_tolerance(problem: Problem) -> Problem:
 
 def _measured(line: Line, problem: Problem, score: Callable[[Line, Problem, bool], Score]) -> tuple[BaselineLine, Device | None]:
     """The line, and the device that it was measured on; None where it was not measured."""
-    if missing := [name for name in line.needs if importlib.util.find_spec(name) is None]:
+    if missing := [name for name in line.needs if name not in packages_distributions()]:
         message = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
         return BaselineLine(name=line.name, title=line.title, verdict=None, message=message), None
     first = score(line, problem if line.reference else without_rules(problem), True)

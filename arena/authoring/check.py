@@ -24,7 +24,7 @@ from arena.system import tempdirs
 
 FIRST_LINE = "# verdict: "
 HONEST = ("oracle", "naive")
-"""Solutions that every problem has, scored first. On a processor nothing else is timed that passes its checks."""
+"""Solutions that every problem has, scored first. On a processor no other that should pass is timed."""
 WRONG = "wrong_"
 """Every problem has solutions whose name starts so: a tolerance that rejects nothing has shown nothing."""
 CHEAT = "cheat_"
@@ -32,10 +32,12 @@ CHECKS_AT_ONCE = {"gpu": 6, "cpu": 2}
 """Solutions that are checked side by side while nothing is timed: one may import torch while the judge computes another's
 reference. A check on a GPU holds three input sets, and six of any problem fit into 80 GB."""
 SIDE_BY_SIDE = ("incorrect", "forbidden")
-"""Expected verdicts that other work on the machine does not bring about, as it might a `crashed`, `cheated` or `timed_out`."""
+"""Expected verdicts that other work on the machine does not bring about, as it might a `crashed`, `cheated` or `timed_out`. Nor
+does it bring about that a solution passes its checks."""
 BRIEF = {"gpu": replace(GPU, processes=1), "cpu": replace(CPU, processes=1, min_calls=4, min_windows=3, max_windows=3)}
 """For the timing of all but the oracle, naive and the cheats, which must fail against the published sampling."""
 ONCE: dict[str, Any] = {"processes": 1, "min_windows": 1, "max_windows": 1, "audit_windows": 0, "kernels": False}
+"""One window in one process, and no evidence."""
 NAIVE = {"gpu": replace(GPU, alone_windows=1, **ONCE), "cpu": replace(CPU, min_calls=4, empty_windows=3, **ONCE)}
 """Of naive, whose calls take longest, only a factor is needed."""
 REPEATED = {"gpu": replace(GPU, kernels=False, counters=False), "cpu": replace(CPU, processes=1)}

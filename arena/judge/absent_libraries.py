@@ -38,7 +38,7 @@ def without(spec: SandboxSpec, libraries: tuple[VendorLibrary, ...]) -> SandboxS
     """The same sandbox with a stub in the place of every file of these libraries that it would show."""
     if not libraries:
         return spec
-    python = current_python()
+    python = current_python(spec.packages)
     shown = profile(spec, python, survey(secrets())).shown
     return replace(spec, replaced=stubs(shown, libraries, python.hidden))
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from arena.errors import ArenaError
 from arena.judge import buffers, kernels, timing
 from arena.judge.context import CHECKED_CALLS, ScoringContext, shape_text
+from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead, measure_overhead
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
@@ -25,6 +26,7 @@ Start = Callable[[], AbstractContextManager[Worker]]
 """Starts a fresh worker with the submission."""
 SETTLE_READINGS, SETTLED = 6, 0.005
 """Readings of the anchor at most, until two in a row differ by no more than the second number, relative."""
+WITHOUT_GRAPHS = "call by call: the kernels of a window do not fit into the GPU's queue"
 COUNTERS_REST_S = 120.0
 """How long the counters' worker may build when all others have built."""
 
@@ -100,22 +102,39 @@ def run(
             with context.stopwatch.phase("check"):
                 _check(context, checker, checked, report)
             with context.stopwatch.phase("benchmark"):
-                specs = _window_specs(context, checker, scored, shapes[len(scored) :])
+                specs, uncaptured = _window_specs(context, checker, scored, shapes[len(scored) :])
         if not workers:
             workers, overheads = _built(context, start, stack, shapes, counters, report)
-        results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
+        try:
+            results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
+        except Unqueued as unqueued:
+            results, specs = [], _without_graphs(specs, uncaptured, shapes, len(scored), unqueued)
+
+    def again(why: str) -> list[ProcessResult]:
+        """Time all in fresh workers: those that have loaded the submission may have kernels that lengthen what is measured."""
+        report(f"timing again, {why}")
+        if counters:
+            counters.restart()
+        with ExitStack() as stack:
+            workers, overheads = _built(context, start, stack, shapes, counters, report)
+            return _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
+
+    def until_queued(why: str) -> list[ProcessResult]:
+        nonlocal specs
+        while True:
+            try:
+                return again(why)
+            except Unqueued as unqueued:
+                specs, why = _without_graphs(specs, uncaptured, shapes, len(scored), unqueued), WITHOUT_GRAPHS
+
+    results = results or until_queued(WITHOUT_GRAPHS)
     for _ in range(context.sampling.resizes):
         larger = _enlarged(context, shapes, specs, results)
         if larger == specs:
             break
-        report("timing again, with more calls in a window")
         notes = [_faster(*pair) for pair in zip(specs, larger, strict=True)]
         specs, earlier = larger, [timed.disturbed for timed in results[0].shapes]
-        if counters:
-            counters.restart()  # it has loaded the submission, whose kernels could lengthen what is measured
-        with ExitStack() as stack:
-            workers, overheads = _built(context, start, stack, shapes, counters, report)
-            results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
+        results = until_queued("with more calls in a window")
         results[0] = results[0].noting([(*before, *note) for before, note in zip(earlier, notes, strict=True)])
     return results
 
@@ -132,11 +151,11 @@ def _time_all(
     report: Report,
 ) -> list[ProcessResult]:
     """Time the submission in each of these workers, which have built it, one after the other."""
-    named = context.memory.kind == "cuda" and context.sampling.kernels
+    with_evidence = context.memory.kind == "cuda" and context.sampling.kernels
     results = []
     for number, (worker_stack, worker) in enumerate(workers, start=1):
         report(f"timing, process {number} of {len(workers)}")
-        arguments = (overheads[number - 1], anchor, shapes, specs, scored, number == len(workers) and named)
+        arguments = (overheads[number - 1], anchor, shapes, specs, scored, number == len(workers) and with_evidence)
         with worker_stack:
             result = _time_process(context, worker, *arguments)
         for _ in range(context.sampling.repeats):
@@ -156,6 +175,21 @@ def _time_all(
                 result = replace(_time_process(context, another, *arguments), dropped=dropped)
         results.append(result)
     return results
+
+
+def _without_graphs(
+    specs: list[WindowSpec], uncaptured: list[WindowSpec], shapes: tuple[Shape, ...], scored: int, unqueued: Unqueued
+) -> list[WindowSpec]:
+    """The specs with no graphs for the shape whose kernels did not fit into the queue, nor for the others of its group.
+
+    Raises `unqueued` where there are none.
+    """
+    group = slice(scored, None) if unqueued.shape in shapes[scored:] else slice(scored)
+    changed = list(specs)
+    changed[group] = uncaptured[group]
+    if changed == specs:
+        raise unqueued
+    return changed
 
 
 def _enlarged(
@@ -286,6 +320,8 @@ def _settled_gb_s(anchor: Callable[[], float]) -> float:
 def _check_one_by_one(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> Errors:
     """Build for each shape when its turn comes, the smallest first: most wrong solutions fail on any, and soonest there."""
     worst: Errors = dict.fromkeys(context.problem.tolerance, 0.0)
+    if context.memory.kind == "cuda":  # before it can hoard the device's memory
+        buffers.reserve_for(context, worker, [(shape, CHECKED_CALLS) for shape in shapes], hidden=True)
     with context.stopwatch.phase("build"):
         timing.build(context, worker, ())
     for shape in sorted(shapes, key=context.problem.bytes):
@@ -308,23 +344,19 @@ def _check(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...], r
 
 def _window_specs(
     context: ScoringContext, worker: Worker, scored: tuple[Shape, ...], latency: tuple[Shape, ...]
-) -> list[WindowSpec]:
+) -> tuple[list[WindowSpec], list[WindowSpec]]:
     """How each shape is timed: one launch mode for all scored shapes, and one for the latency shapes, which may not capture.
 
-    A failed capture spoils the worker, so this is its last task.
+    And how each would be timed without graphs. A failed capture spoils the worker, so this is its last task.
     """
 
     def specs(launch_mode: LaunchMode, shapes: tuple[Shape, ...]) -> list[WindowSpec]:
-        found = [WindowSpec(launch_mode, timing.calls_per_window(context, worker, shape, launch_mode)) for shape in shapes]
-        if launch_mode == "graph" and shapes == latency:
-            # So many of these short calls fill a window that their kernels may not fit into the queue.
-            for shape, spec in zip(shapes, found, strict=True):
-                timing.try_window(context, worker, shape, spec.launch_mode, spec.calls)
-        return found
+        return [WindowSpec(launch_mode, timing.calls_per_window(context, worker, shape, launch_mode)) for shape in shapes]
 
     plain = timing.plain_mode(context)
     groups = (scored, latency)
-    found = [specs(plain, group) for group in groups]
+    uncaptured = [specs(plain, group) for group in groups]
+    found = list(uncaptured)
     if plain != "call":
         try:
             for number, group in enumerate(groups):
@@ -336,7 +368,7 @@ def _window_specs(
             # of very many kernels may not fit into the queue behind the gate.
             if rejection.verdict not in ("incorrect", "timed_out"):
                 raise
-    return [spec for group_specs in found for spec in group_specs]
+    return [*found[0], *found[1]], [*uncaptured[0], *uncaptured[1]]
 
 
 def _time(context: ScoringContext, worker: Worker, shape: Shape, spec: WindowSpec, overhead: Overhead) -> timing.ShapeTiming:

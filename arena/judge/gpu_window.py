@@ -20,17 +20,21 @@ import torch
 
 from arena.judge.device.memory import Gate
 from arena.judge.rejection import Rejection
-from arena.judge.sets import Disturbed, InputSpec, Sets, WindowResult, choose
+from arena.judge.sets import Disturbed, InputSpec, Sets, WindowResult, choose, poison_set
 from arena.judge.worker_client import Worker
 from arena.schema import LaunchMode
 
 FILL_S, MOST_FILL_S = 100e-6, 0.02
 """How long uncaptured calls may fill the queue behind the closed gate: for each call, and in all."""
 QUEUE_LIMIT_S = 15.0
-"""For the launches of captured calls behind the closed gate, which take milliseconds unless their kernels do not fit there."""
+"""For the launches of captured calls behind the closed gate. They take milliseconds, unless their kernels do not fit there."""
 SILENT_S = 2.0
 """The judge then asks the worker whether the GPU reports an error."""
 POLL_S = 50e-6
+
+
+class Unqueued(Rejection):
+    """The captured calls of a window do not fit into the GPU's queue behind the closed gate. This spoils the worker."""
 
 
 @dataclass
@@ -63,10 +67,10 @@ def run(
     sample: int,
     limit_s: float,
     *,
-    alone: bool = False,
+    alone: int | None = None,
     audited: Collection[int] = (),
 ) -> list[WindowResult]:
-    """One window of a call on each of `inputs`; with `alone` a window for each but the first, from a cold cache.
+    """One window of a call on each of `inputs`, or a window for each but the first, all on the set `alone`, from a cold cache.
 
     The results hold the outputs of `audited` inputs and of a secret `sample` of the others.
     Where this raises, the judge's stream may wait for ever: it is free once the worker is dead and `Gate.release` was called.
@@ -74,13 +78,13 @@ def run(
     """
     gate = worker.gate
     assert gate is not None
-    rounds, calls = (len(inputs), 1) if alone else (1, len(inputs))
+    rounds, calls = (1, len(inputs)) if alone is None else (len(inputs), 1)
     first, captured = gate.next(rounds), launch_mode == "graph"
     order = partial(worker.send, "run", calls=calls, rounds=rounds, first=first, launch_mode=launch_mode)
     if captured:  # The launches wait at the gate, and the worker's processes stay stopped until the window is over.
         worker.resume()
         order()
-        worker.reply("run", min(limit_s, QUEUE_LIMIT_S))
+        _await_queued(worker, min(limit_s, QUEUE_LIMIT_S), calls)
     worker.freeze()
     worker.reject_stray_packets()
     prepare()
@@ -90,17 +94,20 @@ def run(
         worker.resume()
         time.sleep(min(FILL_S * len(inputs), MOST_FILL_S))
     # The first call alone finds the GPU idle, and takes some 0.1 ms longer: it does not count.
-    counted = range(alone, len(inputs))
+    counted = range(0 if alone is None else 1, len(inputs))
     others = [index for index in counted if index not in audited]
     chosen = [*audited, *(others[place] for place in choose(len(others), sample))]
     # Every call alone has its output copied, so that its time ends with a copy.
-    kept = {index: tuple(torch.empty_like(view) for view in sets.output(index)) for index in (range(rounds) if alone else chosen)}
+    copied = chosen if alone is None else range(rounds)
+    kept = {index: tuple(torch.empty_like(view) for view in sets.output(0)) for index in copied}
     # Here for the first time, so that below no code is loaded and no memory taken, which may wait for the device.
     sets.memory.make_cold()
+    if alone is not None:
+        poison_set(sets, alone)
     times = [_Times.made() for _ in range(rounds)]
     with gate.queued():
         for index, each in enumerate(times):
-            _round(gate, sets, first + index, each, range(index, index + 1) if alone else range(calls), kept)
+            _round(gate, sets, first + index, each, range(calls) if alone is None else [index], kept, alone=alone)
     if not captured:
         worker.reply("run", limit_s)
     _wait(times[-1].end, worker, limit_s)
@@ -110,11 +117,22 @@ def run(
         )
     worker.freeze()
     results = []
-    for index, each in list(enumerate(times))[alone:]:
-        outputs = {number: kept[number] for number in chosen if not alone or number == index}
-        unsampled = kept[index] if alone and index not in outputs else ()
-        results.append(WindowResult(*each.seconds(), inputs, outputs, unsampled))
+    for index, each in list(enumerate(times))[counted.start :]:
+        outputs = {number: kept[number] for number in chosen if alone is None or number == index}
+        unsampled = kept[index] if alone is not None and index not in outputs else ()
+        results.append(WindowResult(*each.seconds(), inputs, outputs, in_place=alone is None, unsampled=unsampled))
     return results
+
+
+def _await_queued(worker: Worker, limit_s: float, calls: int) -> None:
+    """Wait until the worker has launched a window's captured calls. Unqueued when it does not return from that."""
+    try:
+        worker.reply("run", limit_s)
+    except Rejection as rejection:
+        if rejection.verdict != "timed_out":
+            raise
+        text = f"The launches of {calls} captured calls did not return in {limit_s:.4g} s: too many kernels for the GPU's queue"
+        raise Unqueued("timed_out", text) from None
 
 
 def _round(
@@ -122,19 +140,27 @@ def _round(
     sets: Sets,
     number: int,
     times: _Times,
-    indices: range,
+    indices: Sequence[int],
     kept: dict[int, tuple[torch.Tensor, ...]],
+    *,
+    alone: int | None,
 ) -> None:
-    """Queue one window in the judge's stream: publish these sets, open the gate, wait for the worker's, copy the sample."""
-    published = slice(*(place * sets.input_layout.set_bytes for place in (indices.start, indices.stop)))
+    """Queue one window in the judge's stream: publish these sets, open the gate, wait for the worker's, copy the sample.
+
+    A window of one call has its inputs and outputs in the set `alone`.
+    """
+    set_bytes = sets.input_layout.set_bytes
+    source = sets.staged[indices[0] * set_bytes :][: len(indices) * set_bytes] if indices else sets.staged[:0]
     times.begin.record()  # before anything that a kernel of the last round could run beside
-    sets.inputs.bytes[published].copy_(sets.staged[published])
+    if alone is not None:
+        poison_set(sets, alone)
+    sets.inputs.bytes[(alone or 0) * set_bytes :][: len(source)].copy_(source)
     sets.memory.make_cold()  # else a worker could find the sets that were published last in the cache
     times.opened.record()
     gate.open(number)
     gate.wait_done(number)
     for index in kept.keys() & set(indices):
-        for target, view in zip(kept[index], sets.output(index), strict=True):
+        for target, view in zip(kept[index], sets.output(index if alone is None else alone), strict=True):
             target.copy_(view)
     times.end.record()
 

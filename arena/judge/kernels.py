@@ -23,7 +23,7 @@ from pathlib import Path
 
 from arena.errors import ArenaError
 from arena.judge.buffers import place
-from arena.judge.context import ScoringContext
+from arena.judge.context import CHECKED_CALLS, ScoringContext
 from arena.judge.device.memory import HostBuffer
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
@@ -63,8 +63,7 @@ def launched_kernels(context: ScoringContext, worker: Worker, shapes: Sequence[S
     try:
         for number, shape in enumerate(shapes, start=1):
             with _noting(notes, number):
-                _filled(context, worker, shape)
-                worker.order("profile", limit_s=limit_s)
+                worker.order("profile", limit_s=limit_s, set=_filled(context, worker, shape))
         with _noting(notes, 0):
             worker.order("names", fds=[memory.fd], mark=MARK, limit_s=limit_s)
         return listed(shapes, _kernels(memory.bytes.numpy().tobytes()), notes)
@@ -153,8 +152,8 @@ class Counters:
         """What the profiler prints of one call on each shape."""
         worker = self._worker
         for evidence in found:
-            _filled(self._context, worker, evidence.shape)
-            worker.order("count", limit_s=self._context.sampling.first_call_limit_s)
+            number = _filled(self._context, worker, evidence.shape)
+            worker.order("count", limit_s=self._context.sampling.first_call_limit_s, set=number)
         return worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
 
 
@@ -195,14 +194,16 @@ def with_note(found: tuple[Evidence, ...], reason: str) -> tuple[Evidence, ...]:
     return tuple(evidence.model_copy(update={"note": "; ".join(filter(None, (evidence.note, reason)))}) for evidence in found)
 
 
-def _filled(context: ScoringContext, worker: Worker, shape: Shape) -> None:
-    """Buffers with one new public input set. Nothing is timed, so the worker is not frozen meanwhile."""
-    sets = place(context, worker, shape, "public", 1)
+def _filled(context: ScoringContext, worker: Worker, shape: Shape) -> int:
+    """A new public input set in the worker's buffers, one of several: its number. Nothing is timed: the worker is not frozen."""
+    sets = place(context, worker, shape, "public", min(CHECKED_CALLS, context.room(shape)))
+    number = secrets.randbelow(sets.count)
     (seed,) = context.seeds.take(1)
-    write(context.code.make_inputs(shape, seed, "public", context.memory.device), sets.input(0))
+    write(context.code.make_inputs(shape, seed, "public", context.memory.device), sets.input(number))
     # As before any other call: the profiled call finds no answer there, and cannot tell that it is profiled.
     poison(sets, sets.count, seed=secrets.randbits(63))
     sets.memory.settle()
+    return number
 
 
 def _kernels(text: bytes) -> dict[int, list[Kernel]]:

@@ -61,17 +61,17 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> O
         poison(sets, calls, seed=secrets.randbits(63))  # touches its pages, as every call does before they are copied
         empty = [public_window(context, worker, sets, shape, 0, "call", limit_s) for _ in runs]
         return Overhead(median(window.elapsed_s for window in empty[1:]))
-    own_s = worker.order("capture", limit_s=limit_s, alone=ALONE_CALLS)
+    own_s = worker.order("capture", limit_s=limit_s)
 
-    def windows(launch_mode: LaunchMode, count: int, *, alone: bool) -> list[WindowResult]:
+    def windows(launch_mode: LaunchMode, count: int, alone: int | None = None) -> list[WindowResult]:
         # The judge's own calls read nothing, so the inputs are what the buffers happen to hold.
         unread = [InputSpec("public", 0)] * count
         play = partial(gpu_window.run, worker, sets, unread, lambda: None, launch_mode, sampling.sample, limit_s, alone=alone)
         return retried(play)
 
-    own = [windows("graph", calls, alone=False)[0] for _ in runs][1:]
+    own = [windows("graph", calls)[0] for _ in runs][1:]
     batches, count = range(sampling.alone_windows), min(calls, ALONE_CALLS)
-    alone = {mode: [each for _ in batches for each in windows(mode, count, alone=True)] for mode in ALONE_MODES}
+    alone = {mode: [each for _ in batches for each in windows(mode, count, alone=0)] for mode in ALONE_MODES}
     return Overhead(
         median(window.elapsed_s for window in own) - own_s,
         calls,

@@ -78,6 +78,8 @@ class WindowResult:
     """What each set was made from."""
     sample: Mapping[int, tuple[torch.Tensor, ...]]
     """Set index -> its outputs as they were when the window closed."""
+    in_place: bool = True
+    """Whether the inputs are still where the worker found them. False where calls came one at a time, all on one set."""
     unsampled: tuple[torch.Tensor, ...] = ()
     """The copied outputs of a call alone that is not in the sample."""
 
@@ -134,9 +136,14 @@ def poison(sets: Sets, calls: int, seed: int) -> None:
     """
     noise = torch.Generator(sets.memory.device).manual_seed(seed)
     for index in range(calls):
-        for view in sets.output(index):
-            if view.is_floating_point():
-                view.fill_(math.nan)
-            else:
-                most = 2 if view.dtype is torch.bool else 256
-                view.reshape(-1).view(torch.uint8).random_(0, most, generator=noise)
+        poison_set(sets, index, noise)
+
+
+def poison_set(sets: Sets, index: int, noise: torch.Generator | None = None) -> None:
+    """Fill one set's outputs with wrong values."""
+    for view in sets.output(index):
+        if view.is_floating_point():
+            view.fill_(math.nan)
+        else:
+            most = 2 if view.dtype is torch.bool else 256
+            view.reshape(-1).view(torch.uint8).random_(0, most, generator=noise)

@@ -97,23 +97,16 @@ def plain_mode(context: ScoringContext) -> LaunchMode:
 
 def calls_per_window(context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode) -> int:
     """As many calls as fill a window, measured in a trial after the first calls. Uncapturable spoils the worker."""
-    trial = min(context.sampling.min_calls, context.room(shape))
-    one, done = try_window(context, worker, shape, launch_mode, trial)
-    return context.calls_that_fill(shape, (done.elapsed_s - one.elapsed_s) / (trial - 1))
-
-
-def try_window(
-    context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int
-) -> tuple[WindowResult, WindowResult]:
-    """After the first calls a window of one call, and one of `calls`, which is verified. Uncapturable spoils the worker."""
+    sampling, room = context.sampling, context.room(shape)
+    trial = min(sampling.min_calls, room)
     with _locate_rejection(shape, "public"):
-        sets = place(context, worker, shape, "public", calls)
+        sets = place(context, worker, shape, "public", trial)
         _warm_up(context, worker, sets, shape, launch_mode)
         one, done = (
-            public_window(context, worker, sets, shape, count, launch_mode, context.sampling.call_limit_s) for count in (1, calls)
+            public_window(context, worker, sets, shape, calls, launch_mode, sampling.call_limit_s) for calls in (1, trial)
         )
         verify(done, sets, context.code, context.problem, shape)
-    return one, done
+    return context.calls_that_fill(shape, (done.elapsed_s - one.elapsed_s) / (trial - 1))
 
 
 def time_shape(
@@ -166,16 +159,20 @@ def _alone(
 ) -> list[tuple[WindowResult, Errors]]:
     """Windows of one call each on a GPU, from a cold cache, with their errors: what a call takes that has no others beside it.
 
-    Some, at secret places, are audits: of any input class, verified, and left out of what is returned.
+    All are on one set, another in each batch: what a call may find prepared by a call on another set is not there.
+    Some, at secret places, are audits: of a hidden input class, verified, and left out of what is returned.
     """
     sampling, count = context.sampling, min(sets.count, ALONE_CALLS)
     audited = [1 + place for place in choose(count - 1, min(sampling.alone_audits, (count - 1) // 2))]
-    classes, dice = _classes(context, sets, shape), secrets.SystemRandom()
+    dice, number = secrets.SystemRandom(), secrets.randbelow(sets.count)
+    classes = _classes(context, sets, shape)[1:] or ["public"]
     seeds = enumerate(context.seeds.take(count))
     inputs = [InputSpec(dice.choice(classes) if index in audited else "public", seed) for index, seed in seeds]
     prepare = partial(make, sets, inputs, context.code, shape)
     how = (launch_mode, sampling.sample, sampling.call_limit_s)
-    windows = gpu_window.run(worker, sets, inputs, prepare, *how, alone=True, audited=audited)
+    worker.resume()
+    worker.order("choose", limit_s=sampling.call_limit_s, set=number)
+    windows = gpu_window.run(worker, sets, inputs, prepare, *how, alone=number, audited=audited)
     found = []
     for index, each in enumerate(windows, start=1):
         error = verify(each, sets, context.code, context.problem, shape)
@@ -215,7 +212,7 @@ def _warm_up(context: ScoringContext, worker: Worker, sets: Sets, shape: Shape, 
     verify(done, sets, context.code, context.problem, shape)
     if launch_mode == "graph":
         worker.resume()
-        worker.order("capture", limit_s=limit_s, alone=ALONE_CALLS)
+        worker.order("capture", limit_s=limit_s)
 
 
 def _enough_windows(samples: list[float], sampling: Sampling) -> bool:

@@ -12,6 +12,8 @@ from arena.errors import JudgeError
 from arena.judge import scoring, timing
 from arena.judge.context import SHORTEST_CALL_S, ScoringContext
 from arena.judge.device.memory import layout
+from arena.judge.evaluation import WindowSpec, _without_graphs
+from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import GPU
@@ -152,3 +154,17 @@ def planned(room_gb: float, monkeypatch: pytest.MonkeyPatch) -> tuple[ScoringCon
     monkeypatch.setattr(ScoringContext, "input_layout", lambda *_: layout([((800_000_000,), torch.uint8)]))
     monkeypatch.setattr(ScoringContext, "output_layout", lambda *_: layout([((400_000_000,), torch.uint8)]))
     return context, {"N": 1}
+
+
+GRAPH, CALLED = WindowSpec("graph", 64), WindowSpec("stream", 8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [({"N": 1}, [CALLED, CALLED, GRAPH]), ({"N": 3}, [GRAPH, GRAPH, CALLED])], ids=["scored", "latency"]
+)
+def test_what_does_not_fit_into_the_queue_is_called(shape: dict[str, int], expected: list[WindowSpec]) -> None:
+    """With its group: all scored shapes have one launch mode, and all latency shapes."""
+    shapes, unqueued = ({"N": 1}, {"N": 2}, {"N": 3}), Unqueued("timed_out", "too many kernels", shape=shape)
+    assert _without_graphs([GRAPH] * 3, [CALLED] * 3, shapes, 2, unqueued) == expected
+    with pytest.raises(Unqueued):
+        _without_graphs(expected, [CALLED] * 3, shapes, 2, unqueued)

@@ -280,6 +280,13 @@ def test_this_pythons_other_packages_are_not_shown():
     assert not any(name.endswith(".pth") and "arena" in name for name in names)
 
 
+def test_packages_asked_for_are_shown_with_their_needs():
+    """What a baseline needs. No other sandbox shows it."""
+    names, usual = ({path.name for path in current_python(packages).packages} for packages in (("pytest",), ()))
+    assert {"_pytest", "pluggy", "iniconfig"} <= names - usual
+    assert usual <= names and not {"arena", "ruff", "pydantic"} & names
+
+
 def test_survey_finds_this_machine(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()

@@ -40,7 +40,7 @@ UNCAPTURABLE = 66
 """The calls could not be captured in a CUDA graph. The judge does not use this process any more."""
 # Statuses 1 to 63 are the kit's codes for an output that is not what the problem asks for.
 
-ORDERS = ("open", "load", "map", "shape", "run", "capture", "wait", "profile", "names", "count")
+ORDERS = ("open", "load", "map", "shape", "run", "capture", "choose", "wait", "profile", "names", "count")
 NAME_CHARACTERS = 400
 """How much of a kernel's name is kept: names of C++ templates run for pages."""
 OWN_CALL_CYCLES = 4_000
@@ -61,9 +61,10 @@ class State:
         self.outputs: list[tuple[torch.Tensor, ...]] = []
         self.driver: Any = None
         self.gate: Any = None
-        self.chain_of_all: Any = None
-        self.chains: list[Any] = []
-        """Of one call each."""
+        self.graphs: list[Any] = []
+        self.chains: dict[str, Any] = {}
+        self.chosen = 0
+        """The set of a window of one call."""
         self.profiler: Any = None
 
     def open(self, order: dict[str, Any], fds: list[int]) -> None:
@@ -103,7 +104,7 @@ class State:
                 torch.cuda._sleep(OWN_CALL_CYCLES)
 
     def run(self, order: dict[str, Any], fds: list[int]) -> None:
-        """A window of one call on each of the first `calls` sets, or `rounds` windows of one call, each on a set of its own.
+        """`rounds` windows, each of one call on each of the first `calls` sets, or of one on the chosen set.
 
         On a GPU they wait for the judge at the gate.
         """
@@ -112,13 +113,13 @@ class State:
             self.call(0, calls)
             return
         with torch.cuda.stream(torch.cuda.default_stream()):
-            for index in range(order["rounds"]):
-                self.gate.wait_open(order["first"] + index)
+            for number in range(order["first"], order["first"] + order["rounds"]):
+                self.gate.wait_open(number)
                 if launch_mode == "stream":
-                    self.call(index, calls)
-                else:
-                    (self.chains[index] if calls == 1 else self.chain_of_all).launch()
-                self.gate.report_done(order["first"] + index)
+                    self.call(self.chosen if calls == 1 else 0, calls)
+                elif calls:
+                    self.chains["one" if calls == 1 else "all"].launch()
+                self.gate.report_done(number)
 
     def wait(self, order: dict[str, Any], fds: list[int]) -> None:
         """Wait for the GPU, where there is one; an error of a kernel shows here."""
@@ -126,11 +127,8 @@ class State:
             torch.cuda.synchronize()
 
     def capture(self, order: dict[str, Any], fds: list[int]) -> float:
-        """Capture each call in a CUDA graph of its own and chain the graphs. The first `alone` can also be launched one by one.
-
-        Return the seconds of the judge's own calls.
-        """
-        pool, side, graphs = torch.cuda.graph_pool_handle(), torch.cuda.Stream(), []
+        """Capture each call in a CUDA graph of its own and chain the graphs. Return the seconds of the judge's own calls."""
+        pool, side, graphs = torch.cuda.graph_pool_handle(), torch.cuda.Stream(), list[Any]()
         torch.cuda.synchronize()
         gc.collect()  # memory freed during a capture would break it
         with torch.cuda.stream(side):
@@ -141,12 +139,25 @@ class State:
                     self.call(index, 1)
                 finally:
                     graphs[-1].capture_end()
-        self.chain_of_all = self.driver.Chain(graphs)
-        self.chains = [self.driver.Chain([graph]) for graph in graphs[: order["alone"]]]
-        for chain in (self.chain_of_all, *self.chains):
-            chain.launch()  # the first launch uploads the graph
+        self.graphs = graphs
+        self._chain("all", graphs)
+        self._chain("one", graphs[:1])
+        return 0.0 if self.solution is not None else min(self._seconds(self.chains["all"].launch) for _ in range(READINGS))
+
+    def choose(self, order: dict[str, Any], fds: list[int]) -> None:
+        """Have windows of one call use this set from now on."""
+        self.chosen = order["set"]
+        if self.graphs:
+            self._chain("one", [self.graphs[self.chosen]])
+
+    def _chain(self, name: str, graphs: list[Any]) -> None:
+        """Chain these graphs, in the place of an earlier chain of that name."""
         torch.cuda.synchronize()
-        return 0.0 if self.solution is not None else min(self._seconds(self.chain_of_all.launch) for _ in range(READINGS))
+        if name in self.chains:
+            self.chains.pop(name).close()
+        self.chains[name] = self.driver.Chain(graphs)
+        self.chains[name].launch()  # the first launch uploads the graph
+        torch.cuda.synchronize()
 
     def _seconds(self, launch: Callable[[], None]) -> float:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -158,12 +169,11 @@ class State:
         return float(begin.elapsed_time(end)) / 1e3
 
     def _drop_chains(self) -> None:
-        chains = [chain for chain in (self.chain_of_all, *self.chains) if chain is not None]
-        if chains:
+        if self.chains:
             torch.cuda.synchronize()
-        for chain in chains:
+        for chain in self.chains.values():
             chain.close()
-        self.chain_of_all, self.chains = None, []
+        self.chains, self.graphs, self.chosen = {}, [], 0
 
     def profile(self, order: dict[str, Any], fds: list[int]) -> None:
         """Make one call under torch's profiler, which starts with the first of them, after a kernel that separates calls."""
@@ -174,7 +184,7 @@ class State:
             self.profiler.start()
         torch.cuda._sleep(1)
         torch.cuda.synchronize()
-        self.call(0, 1)
+        self.call(order["set"], 1)
         torch.cuda.synchronize()
 
     def names(self, order: dict[str, Any], fds: list[int]) -> None:
@@ -198,7 +208,7 @@ class State:
         cudart = torch.cuda.cudart()
         cudart.cudaProfilerStart()
         torch.cuda._sleep(1)
-        self.call(0, 1)
+        self.call(order["set"], 1)
         torch.cuda.synchronize()
         cudart.cudaProfilerStop()
 

@@ -65,7 +65,7 @@ def start(
     engine: APIClient, undo: ExitStack, spec: SandboxSpec, plan: Plan, uid: int, mount: WorkspaceMount | None
 ) -> tuple[SandboxHandle, Container]:
     """Create the container and start it. `undo` gets the steps to take when it has ended."""
-    python = current_python()
+    python = current_python(spec.packages)
     with ExitStack() as stack:
         folder = stack.enter_context(tempdirs.folder())
         (folder / SOCKET_FOLDER).mkdir()
