@@ -112,29 +112,26 @@ def run(
 
     def again(why: str) -> list[ProcessResult]:
         """Time all in fresh workers: those that have loaded the submission may have kernels that lengthen what is measured."""
-        report(f"timing again, {why}")
-        if counters:
-            counters.restart()
-        with ExitStack() as stack:
-            workers, overheads = _built(context, start, stack, shapes, counters, report)
-            return _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
-
-    def until_queued(why: str) -> list[ProcessResult]:
         nonlocal specs
         while True:
+            report(f"timing again, {why}")
+            if counters:
+                counters.restart()
             try:
-                return again(why)
+                with ExitStack() as stack:
+                    workers, overheads = _built(context, start, stack, shapes, counters, report)
+                    return _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
             except Unqueued as unqueued:
                 specs, why = _without_graphs(specs, uncaptured, shapes, len(scored), unqueued), WITHOUT_GRAPHS
 
-    results = results or until_queued(WITHOUT_GRAPHS)
+    results = results or again(WITHOUT_GRAPHS)
     for _ in range(context.sampling.resizes):
         larger = _enlarged(context, shapes, specs, results)
         if larger == specs:
             break
         notes = [_faster(*pair) for pair in zip(specs, larger, strict=True)]
         specs, earlier = larger, [timed.disturbed for timed in results[0].shapes]
-        results = until_queued("with more calls in a window")
+        results = again("with more calls in a window")
         results[0] = results[0].noting([(*before, *note) for before, note in zip(earlier, notes, strict=True)])
     return results
 

@@ -550,6 +550,7 @@ class Impatient:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("event", "status"), [("end", "complete"), ("other", "deadline")])
 def test_a_slow_death_does_not_lose_the_session(event: str, status: str, run: RunFolder) -> None:
     """The kernel frees page tables for as long as the agent likes: that must not take the agent's run from the record."""

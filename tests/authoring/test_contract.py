@@ -215,6 +215,7 @@ def test_scalar_outputs_have_degenerate_answers(scalars: Path) -> None:
     assert {"degenerate: zeros", "degenerate: rows permuted"} <= {finding.name for finding in findings}
 
 
+@pytest.mark.slow
 def test_scalar_outputs_pass_the_kits_check(scalars: Path, tmp_path: Path) -> None:
     problem, run = read(scalars), run_folder.RunFolder(tmp_path / "run")
     run.work.mkdir(parents=True)

@@ -16,6 +16,7 @@ from arena.cli import COMMANDS
 HELP_S = 0.4
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_a_path_with_spaces_and_umlauts_works(tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -243,6 +243,7 @@ def test_with_rules_torchs_own_computing_is_forbidden(sandbox: Sandbox, tmp_path
     assert scored(sandbox, zeros).verdict == "incorrect"
 
 
+@pytest.mark.slow
 def test_tf32_is_allowed_where_the_name_says_so(
     imported: Path, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,12 +109,14 @@ def test_a_problem_that_changed_ends_the_sweep(arena: Arena) -> None:
     assert "is none of its cells any more" in arena.refused("sweep", written(arena, cell={"budget": "30s"}))
 
 
+@pytest.mark.slow
 def test_more_trials_later_are_the_same_sweep(arena: Arena) -> None:
     assert arena("sweep", written(arena)).code == 0
     assert arena("sweep", written(arena, trials=3)).code == 0
     assert verdicts(arena) == {("nop", "paged_attention", "missing"): 3}
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_sure_enough_has_no_further_trial(arena: Arena) -> None:
     given = {"place": {"parallel": 1}}
     said = arena("sweep", written(arena, **given, trials=6, stop={"when": {"half_width": 0.1}}), "--dry-run").out
@@ -158,6 +160,7 @@ def test_a_first_interrupt_waits_for_the_sessions_at_work(arena: Arena) -> None:
     assert [row["next"] for row in arena.json("sweep", "made", "--status")["trials"]] == ["judge", "play"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["playing", "judging"])
 def test_a_killed_sweep_goes_on(arena: Arena, moment: str) -> None:
     file = written(arena, cell={"models": ["cheat/patch_clock"]})

@@ -222,6 +222,7 @@ time.sleep(60)  # the head says nothing more
 """
 
 
+@pytest.mark.slow
 def test_a_repeated_exchange_does_nothing_twice(tmp_path: Path) -> None:
     tree = copy(tmp_path)
     done = tree.python(EXCHANGES, written(tree))

@@ -66,6 +66,7 @@ def test_a_killed_arenas_folder_is_swept_at_the_next_start(place: Path) -> None:
         until(lambda: list(place.iterdir()) == [folder] != [left], "the removal of the other")
 
 
+@pytest.mark.slow
 def test_a_start_does_not_wait_for_the_removal_of_a_deep_tree(place: Path) -> None:
     left = killed()
     done = process.run([sys.executable, "-c", DEEP.replace("6000", "40_000"), str(left / "work")], limit_s=120)
