@@ -91,11 +91,15 @@ class ScoringContext:
         """How many calls of that time a window holds, within the bounds of the sampling and of the memory."""
         sampling, room = self.sampling, self.room(shape)
         fill = min(round(sampling.window_s / max(call_s, SHORTEST_CALL_S)), sampling.max_calls)
-        cold = -(-sampling.cold_bytes // (self.input_layout(shape, "public").set_bytes + self.output_layout(shape).set_bytes))
+        cold = -(-sampling.cold_bytes // self.set_bytes(shape))
         if cold > room:
             needed = f"{sampling.cold_bytes / 1e6:.0f} MB of input sets are needed to exceed this device's cache"
             raise JudgeError(f"{needed}, and there is room for {room} sets of {shape_text(shape)}: free some of its memory")
         return min(max(fill, cold, sampling.min_calls), room)
+
+    def set_bytes(self, shape: Shape) -> int:
+        """What one set of public inputs and its outputs take."""
+        return self.input_layout(shape, "public").set_bytes + self.output_layout(shape).set_bytes
 
     def most_calls(self, shape: Shape) -> int:
         """The calls that fill a window where each takes the least time that it can."""

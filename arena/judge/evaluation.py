@@ -88,6 +88,7 @@ def run(
     """
     scored, shapes = context.problem.shapes[profile], context.problem.timed(profile)
     checked = (*shapes, *context.code.extra_shapes)
+    unfit: Unqueued | None = None
     with ExitStack() as stack:
         # A machine with a GPU has spare cores: all workers import torch and compile at once, while nothing is timed.
         workers = _start_workers(context, start, stack) if context.memory.kind == "cuda" and not shared else []
@@ -108,11 +109,11 @@ def run(
         try:
             results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
         except Unqueued as unqueued:
-            results, specs = [], _without_graphs(specs, uncaptured, shapes, len(scored), unqueued)
+            results, specs, unfit = [], _without_graphs(specs, uncaptured, scored, unqueued), unqueued
 
     def again(why: str) -> list[ProcessResult]:
         """Time all in fresh workers: those that have loaded the submission may have kernels that lengthen what is measured."""
-        nonlocal specs
+        nonlocal specs, unfit
         while True:
             report(f"timing again, {why}")
             if counters:
@@ -122,17 +123,23 @@ def run(
                     workers, overheads = _built(context, start, stack, shapes, counters, report)
                     return _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
             except Unqueued as unqueued:
-                specs, why = _without_graphs(specs, uncaptured, shapes, len(scored), unqueued), WITHOUT_GRAPHS
+                specs, why, unfit = _without_graphs(specs, uncaptured, scored, unqueued), WITHOUT_GRAPHS, unqueued
+            except (ArenaError, OSError, RuntimeError) as failure:  # what is left of the stuck worker may hold what is needed
+                if unfit is None:
+                    raise
+                raise unfit from failure
 
     results = results or again(WITHOUT_GRAPHS)
     for _ in range(context.sampling.resizes):
         larger = _enlarged(context, shapes, specs, results)
         if larger == specs:
             break
-        notes = [_faster(*pair) for pair in zip(specs, larger, strict=True)]
-        specs, earlier = larger, [timed.disturbed for timed in results[0].shapes]
+        before, specs, earlier = specs, larger, [timed.disturbed for timed in results[0].shapes]
         results = again("with more calls in a window")
-        results[0] = results[0].noting([(*before, *note) for before, note in zip(earlier, notes, strict=True)])
+        notes = [_faster(*pair) for pair in zip(before, specs, strict=True)]
+        results[0] = results[0].noting([(*some, *note) for some, note in zip(earlier, notes, strict=True)])
+    if unfit:
+        results[0] = results[0].noting([(f"timed again, {WITHOUT_GRAPHS}",)] * len(shapes))
     return results
 
 
@@ -175,18 +182,19 @@ def _time_all(
 
 
 def _without_graphs(
-    specs: list[WindowSpec], uncaptured: list[WindowSpec], shapes: tuple[Shape, ...], scored: int, unqueued: Unqueued
+    specs: list[WindowSpec], uncaptured: list[WindowSpec], scored: tuple[Shape, ...], unqueued: Unqueued
 ) -> list[WindowSpec]:
-    """The specs with no graphs for the shape whose kernels did not fit into the queue, nor for the others of its group.
+    """The specs without graphs for the scored shapes, the kernels of one of which did not fit into the queue.
 
-    Raises `unqueued` where there are none.
+    Raises `unqueued` where they have none. A latency shape's window was tried before. What stalls there later is rejected, so
+    that nothing done on those shapes has the scored ones timed again.
     """
-    group = slice(scored, None) if unqueued.shape in shapes[scored:] else slice(scored)
-    changed = list(specs)
-    changed[group] = uncaptured[group]
-    if changed == specs:
+    if specs[0].launch_mode == uncaptured[0].launch_mode or unqueued.shape not in scored:
         raise unqueued
-    return changed
+    return [
+        plain._replace(calls=max(spec.calls, plain.calls)) if number < len(scored) else spec
+        for number, (spec, plain) in enumerate(zip(specs, uncaptured, strict=True))
+    ]
 
 
 def _enlarged(
@@ -317,11 +325,11 @@ def _settled_gb_s(anchor: Callable[[], float]) -> float:
 def _check_one_by_one(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> Errors:
     """Build for each shape when its turn comes, the smallest first: most wrong solutions fail on any, and soonest there."""
     worst: Errors = dict.fromkeys(context.problem.tolerance, 0.0)
-    if context.memory.kind == "cuda":  # before it can hoard the device's memory
+    if context.memory.kind == "cuda":  # before the submission can hoard the device's memory
         buffers.reserve_for(context, worker, [(shape, CHECKED_CALLS) for shape in shapes], hidden=True)
     with context.stopwatch.phase("build"):
         timing.build(context, worker, ())
-    for shape in sorted(shapes, key=context.problem.bytes):
+    for shape in sorted(shapes, key=context.set_bytes):
         with context.stopwatch.phase("build"):
             timing.first_call(context, worker, shape)
         with context.stopwatch.phase("check"):
@@ -357,7 +365,11 @@ def _window_specs(
     if plain != "call":
         try:
             for number, group in enumerate(groups):
-                found[number] = specs("graph", group)
+                captured = specs("graph", group)
+                # Many short calls fill a window of a latency shape, and their kernels may not fit into the queue behind the gate.
+                for shape, spec in zip(group, captured, strict=True) if number else ():
+                    timing.try_window(context, worker, shape, *spec)
+                found[number] = captured
         except Uncapturable:
             pass
         except Rejection as rejection:

@@ -129,7 +129,7 @@ def _await_queued(worker: Worker, limit_s: float, calls: int) -> None:
     try:
         worker.reply("run", limit_s)
     except Rejection as rejection:
-        if rejection.verdict != "timed_out":
+        if rejection.verdict != "timed_out" or worker.overdue:
             raise
         text = f"The launches of {calls} captured calls did not return in {limit_s:.4g} s: too many kernels for the GPU's queue"
         raise Unqueued("timed_out", text) from None

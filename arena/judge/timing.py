@@ -97,16 +97,23 @@ def plain_mode(context: ScoringContext) -> LaunchMode:
 
 def calls_per_window(context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode) -> int:
     """As many calls as fill a window, measured in a trial after the first calls. Uncapturable spoils the worker."""
-    sampling, room = context.sampling, context.room(shape)
-    trial = min(sampling.min_calls, room)
+    trial = min(context.sampling.min_calls, context.room(shape))
+    one, done = try_window(context, worker, shape, launch_mode, trial)
+    return context.calls_that_fill(shape, (done.elapsed_s - one.elapsed_s) / (trial - 1))
+
+
+def try_window(
+    context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode, calls: int
+) -> tuple[WindowResult, WindowResult]:
+    """After the first calls a window of one call, and one of `calls`, which is verified. Uncapturable spoils the worker."""
     with _locate_rejection(shape, "public"):
-        sets = place(context, worker, shape, "public", trial)
+        sets = place(context, worker, shape, "public", calls)
         _warm_up(context, worker, sets, shape, launch_mode)
         one, done = (
-            public_window(context, worker, sets, shape, calls, launch_mode, sampling.call_limit_s) for calls in (1, trial)
+            public_window(context, worker, sets, shape, count, launch_mode, context.sampling.call_limit_s) for count in (1, calls)
         )
         verify(done, sets, context.code, context.problem, shape)
-    return context.calls_that_fill(shape, (done.elapsed_s - one.elapsed_s) / (trial - 1))
+    return one, done
 
 
 def time_shape(
@@ -169,7 +176,7 @@ def _alone(
     seeds = enumerate(context.seeds.take(count))
     inputs = [InputSpec(dice.choice(classes) if index in audited else "public", seed) for index, seed in seeds]
     prepare = partial(make, sets, inputs, context.code, shape)
-    how = (launch_mode, sampling.sample, sampling.call_limit_s)
+    how = (launch_mode, sampling.alone_sample, sampling.call_limit_s)
     worker.resume()
     worker.order("choose", limit_s=sampling.call_limit_s, set=number)
     windows = gpu_window.run(worker, sets, inputs, prepare, *how, alone=number, audited=audited)

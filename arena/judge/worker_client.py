@@ -93,6 +93,11 @@ class Worker:
         with as_judge_failure():
             self.order("open", fds=[self.gate.fd] if self.gate else [], limit_s=START_LIMIT_S, memory=memory.kind)
 
+    @property
+    def overdue(self) -> bool:
+        """Whether the worker has had all of its time, or was ended by the watchdog."""
+        return time.monotonic() >= self._deadline_s or bool(self._watchdog.finding)
+
     def load(self, limit_s: float) -> None:
         """Have the worker import the submission. From here on its time counts against its total limit."""
         self._deadline_s = time.monotonic() + self._total_limit_s

@@ -200,7 +200,8 @@ class Problem(Record):
     def _counted(self, shape: Mapping[str, int]) -> CountedWork:
         """The counted work of a timed shape; ValueError for any other."""
         for profile, numbers in self.work.counted.items():
-            for timed, number in zip(self.timed(profile), numbers, strict=True):
+            # Not strict: a copy of the problem may lack its latency shapes, which are last.
+            for timed, number in zip(self.timed(profile), numbers, strict=False):
                 if dict(timed) == dict(shape):
                     return number
         raise ValueError(f"{self.name}: work.counted has no numbers for the shape {dict(shape)}")

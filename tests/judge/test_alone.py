@@ -159,12 +159,19 @@ def planned(room_gb: float, monkeypatch: pytest.MonkeyPatch) -> tuple[ScoringCon
 GRAPH, CALLED = WindowSpec("graph", 64), WindowSpec("stream", 8)
 
 
-@pytest.mark.parametrize(
-    ("shape", "expected"), [({"N": 1}, [CALLED, CALLED, GRAPH]), ({"N": 3}, [GRAPH, GRAPH, CALLED])], ids=["scored", "latency"]
-)
-def test_what_does_not_fit_into_the_queue_is_called(shape: dict[str, int], expected: list[WindowSpec]) -> None:
-    """With its group: all scored shapes have one launch mode, and all latency shapes."""
-    shapes, unqueued = ({"N": 1}, {"N": 2}, {"N": 3}), Unqueued("timed_out", "too many kernels", shape=shape)
-    assert _without_graphs([GRAPH] * 3, [CALLED] * 3, shapes, 2, unqueued) == expected
+def unqueued(number: int) -> Unqueued:
+    return Unqueued("timed_out", "too many kernels", shape={"N": number})
+
+
+def test_what_does_not_fit_into_the_queue_is_called() -> None:
+    """All scored shapes, which have one launch mode, and with no fewer calls: their sets exceed the cache."""
+    scored = ({"N": 1}, {"N": 2})
+    expected = [WindowSpec("stream", 64)] * 2 + [GRAPH]
+    assert _without_graphs([GRAPH] * 3, [CALLED] * 3, scored, unqueued(2)) == expected
     with pytest.raises(Unqueued):
-        _without_graphs(expected, [CALLED] * 3, shapes, 2, unqueued)
+        _without_graphs(expected, [CALLED] * 3, scored, unqueued(2))
+
+
+def test_a_latency_shape_never_has_the_scored_ones_timed_again() -> None:
+    with pytest.raises(Unqueued):
+        _without_graphs([GRAPH] * 3, [CALLED] * 3, ({"N": 1}, {"N": 2}), unqueued(3))

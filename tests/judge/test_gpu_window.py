@@ -40,6 +40,7 @@ class Played:
 
     def __init__(self, sets: Sets, alone: int | None) -> None:
         self.sets, self.alone, self.gate, self.frozen, self.orders = sets, alone, self, True, list[dict[str, Any]]()
+        self.overdue = False
 
     def next(self, rounds: int) -> int:
         return 1
@@ -107,13 +108,16 @@ def test_calls_alone_are_all_on_the_set_of_their_batch(sets: Sets, alone: int) -
     assert 2 in found[1].sample and sum(map(len, (each.sample for each in found))) == 2
 
 
-@pytest.mark.parametrize(("verdict", "expected"), [("timed_out", Unqueued), ("crashed", Rejection)])
-def test_launches_that_do_not_return(sets: Sets, verdict: Any, expected: type[Rejection]) -> None:
+@pytest.mark.parametrize(
+    ("verdict", "overdue", "expected"),
+    [("timed_out", False, Unqueued), ("timed_out", True, Rejection), ("crashed", False, Rejection)],
+)
+def test_launches_that_do_not_return(sets: Sets, verdict: Any, overdue: bool, expected: type[Rejection]) -> None:
     def reply(op: str, limit_s: float) -> None:
         raise Rejection(verdict, f"no answer in {limit_s}")
 
     worker: Any = Played(sets, None)
-    worker.reply = reply
+    worker.reply, worker.overdue = reply, overdue
     with pytest.raises(Rejection) as refused:
         gpu_window.run(worker, sets, [InputSpec("public", 1)] * 2, lambda: None, "graph", 1, 60.0)
     assert type(refused.value) is expected
