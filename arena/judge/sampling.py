@@ -34,7 +34,7 @@ class Sampling:
     alone_windows: int = 0
     """Batches of calls one at a time, of each shape in each process. On a CPU, one core, no calls overlap."""
     alone_audits: int = 1
-    """Calls of each such batch, at secret places, that are audits: of any input class, verified, their time not kept."""
+    """Calls of each such batch, at secret places, that are audits: of a hidden input class, verified, their time not kept."""
     alone_sample: int = 2
     """Secretly chosen outputs verified in each such batch, besides its audits."""
     sample: int = 2
