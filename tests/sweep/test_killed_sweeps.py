@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,13 +46,20 @@ def kill_and_go_on(arena: Arena, models: list[str], count: int, kills: int, seed
     met = Counter({"at work": 0, "session": 0, "judge": 0})
     for number in range(kills):
         with killed(arena.start("sweep", file)) as process:
+            seen = [at_work(arena)]
+
+            def a_judge_is_at_work(process: Any = process, seen: list[Counter[str]] = seen) -> bool:
+                seen.append(at_work(arena))
+                return process.poll() is not None or seen[-1]["judge"] > 0
+
             if number % 3 == 1:
-                until(lambda: process.poll() is not None or at_work(arena)["judge"], "a judge", 300)
+                until(a_judge_is_at_work, "a judge", 300)
                 time.sleep(chance.uniform(0.0, 1.5))
-                until(lambda: process.poll() is not None or at_work(arena)["judge"], "a judge", 300)  # that one may be over
+                until(a_judge_is_at_work, "a judge", 300)  # that one may be over
             else:
                 time.sleep(chance.uniform(1.0, 12.0))
-            working = at_work(arena)
+                seen.append(at_work(arena))
+            working = seen[-1]  # not one more look: judges are short
             met["at work"] += process.poll() is None
             met.update(kind for kind in ("session", "judge") if working[kind])
             process.send_signal(signal.SIGKILL)
