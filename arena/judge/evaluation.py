@@ -15,7 +15,7 @@ from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead, measure_overhead
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
-from arena.judge.score_math import median_of_medians
+from arena.judge.score_math import median_of_processes
 from arena.judge.verify import worse
 from arena.judge.worker_client import Uncapturable, Worker, as_judge_failure
 from arena.schema import Errors, Evidence, LaunchMode, Profile
@@ -205,7 +205,7 @@ def _enlarged(
     def enlarged(number: int, shape: Shape, spec: WindowSpec) -> WindowSpec:
         runs = [result.shapes[number] for result in results]
         overhead_s = min(run.overhead.window_s for run in runs)
-        fill = context.calls_that_fill(shape, median_of_medians([run.samples_s(overhead_s) for run in runs]))
+        fill = context.calls_that_fill(shape, median_of_processes([run.samples_s(overhead_s) for run in runs]))
         return spec._replace(calls=fill) if fill > 2 * spec.calls else spec
 
     return [enlarged(number, *pair) for number, pair in enumerate(zip(shapes, specs, strict=True))]

@@ -50,7 +50,9 @@ class Sampling:
     steady_half_width: float = 0.05
     """A shape is `unsteady` when half of its time's 95 % interval is wider than this, relative (docs/measurements/judge.md)."""
     steady_apart: float = 0.10
-    """A shape is also `unsteady` when its processes' medians lie farther apart than this, relative."""
+    """A shape is also `unsteady` when its processes' times lie farther apart than this, relative,"""
+    steady_apart_s: float = 0.0
+    """and farther than this: a call alone is known to a microsecond or two in one process, however short it is."""
     kernels: bool = True
     """Whether to name the kernels that a call launches, after all timing."""
     counters: bool = True
@@ -91,5 +93,6 @@ GPU = Sampling(
     alone_windows=2,
     steady_half_width=0.02,
     steady_apart=0.03,
+    steady_apart_s=5e-6,
 )
 """Fewer windows suffice than on a CPU: a window's inputs are far larger than the cache, and its clock is the device's own."""

@@ -2,13 +2,17 @@
 
 import math
 import random
-from collections.abc import Iterable, Sequence
-from statistics import median
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean, median
 from typing import Literal, NamedTuple
 
 from arena.schema import Device, Rate
 
 RESAMPLES = 400
+TRIMMED = 0.1
+"""Share of the samples that `trimmed_mean` leaves out at either end."""
+Middle = Callable[[Sequence[float]], float]
+"""What one process's samples amount to: `median` of windows, `trimmed_mean` of calls alone."""
 
 
 class Ceiling(NamedTuple):
@@ -25,18 +29,28 @@ def ceiling(flops: float, bytes_: float, device: Device, rate: Rate) -> Ceiling:
     return Ceiling(memory_s, "memory") if memory_s >= compute_s else Ceiling(compute_s, "compute")
 
 
-def median_of_medians(processes: Sequence[Sequence[float]]) -> float:
-    """The median over worker processes of each process's median window, in seconds per call."""
-    return median(median(samples) for samples in processes)
+def trimmed_mean(samples: Sequence[float]) -> float:
+    """The mean of calls alone without the lowest and the highest tenth, in seconds.
+
+    Calls on different inputs may take one of two times, for one wave of blocks more or less. Their median would jump between
+    these, while a window of many calls holds their mean.
+    """
+    out = round(TRIMMED * len(samples))
+    return fmean(sorted(samples)[out : len(samples) - out])
 
 
-def interval(processes: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Bootstrap 95 % interval of `median_of_medians`, windows resampled within their process; the same for the same samples."""
+def median_of_processes(processes: Sequence[Sequence[float]], middle: Middle = median) -> float:
+    """The median over worker processes of the `middle` of each process's samples, in seconds per call."""
+    return median(middle(samples) for samples in processes)
+
+
+def interval(processes: Sequence[Sequence[float]], middle: Middle = median) -> tuple[float, float]:
+    """Bootstrap 95 % interval of `median_of_processes`, drawn within each process; the same for the same samples."""
     dice = random.Random(0)
-    medians = sorted(
-        median_of_medians([dice.choices(samples, k=len(samples)) for samples in processes]) for _ in range(RESAMPLES)
+    again = sorted(
+        median_of_processes([dice.choices(samples, k=len(samples)) for samples in processes], middle) for _ in range(RESAMPLES)
     )
-    return medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES)]
+    return again[int(0.025 * RESAMPLES)], again[int(0.975 * RESAMPLES)]
 
 
 def half_width(samples: Sequence[float]) -> float:

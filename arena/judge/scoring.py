@@ -21,7 +21,7 @@ from arena.judge.device.detect import open_device
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection, refusal_under_way
 from arena.judge.sampling import Sampling
-from arena.judge.score_math import interval, median_of_medians, peak_fraction
+from arena.judge.score_math import Middle, interval, median_of_processes, peak_fraction, trimmed_mean
 from arena.judge.sets import Seeds
 from arena.judge.verify import worse
 from arena.sandboxes import Sandbox
@@ -201,17 +201,17 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
     # The least of the processes' overheads: nothing that disturbs a machine lowers it.
     overhead_s = min(run.overhead.window_s for run in runs)
     among = tuple(run.samples_s(overhead_s) for run in runs)
-    among_s, alone_s, alone, alone_overheads_s = median_of_medians(among), None, tuple[tuple[float, ...], ...](), [0.0]
+    among_s, alone_s, alone, alone_overheads_s = median_of_processes(among), None, tuple[tuple[float, ...], ...](), [0.0]
     if runs[0].alone_s:
         # Each process's own, measured before any process loaded the submission: how long the GPU takes to change between the
         # judge's context and a worker's differs by some microseconds from process to process, in both alike.
         alone_overheads_s = [run.overhead.alone_s[run.launch_mode] for run in runs]
         alone = tuple(run.alone_samples_s(each_s) for run, each_s in zip(runs, alone_overheads_s, strict=True))
-        alone_s = median_of_medians(alone)
+        alone_s = median_of_processes(alone, trimmed_mean)
     if not among_s >= least.seconds:
         _reject_impossible(shape, among_s, least.seconds, context.device)
     # The larger time counts: a call gains nothing from the calls beside it.
-    spreads = [_spread(samples) for samples in (among, alone) if samples]
+    spreads = [_spread(among, median), *([_spread(alone, trimmed_mean)] if alone else [])]
     counted = max(spreads, key=lambda spread: spread["measured_s"])
     error = runs[0].error
     for run in runs[1:]:
@@ -240,18 +240,19 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
     return timed.model_copy(update={"unsteady": unsteady})
 
 
-def _spread(samples: Sequence[Sequence[float]]) -> dict[str, Any]:
+def _spread(samples: Sequence[Sequence[float]], middle: Middle) -> dict[str, Any]:
     """The time that these samples of all processes give, and how far they lie apart."""
     return {
-        "measured_s": median_of_medians(samples),
-        "ci95": interval(samples),
-        "process_medians_s": tuple(median(run) for run in samples),
+        "measured_s": median_of_processes(samples, middle),
+        "ci95": interval(samples, middle),
+        "process_medians_s": tuple(middle(run) for run in samples),
     }
 
 
 def _unsteady(shape: TimedShape, sampling: Sampling) -> bool:
     """Whether the shape's time would come out otherwise another time, by more than the published bounds."""
-    return shape.half_width() > sampling.steady_half_width or shape.apart() > sampling.steady_apart
+    apart = max(sampling.steady_apart, sampling.steady_apart_s / shape.measured_s)
+    return shape.half_width() > sampling.steady_half_width or shape.apart() > apart
 
 
 def unexpected_arithmetic(problem: Problem, shapes: Sequence[ShapeScore], evidence: tuple[Evidence, ...]) -> str:

@@ -64,7 +64,7 @@ class TimedShape(Record):
     bytes: Positive | None = None
     """Compulsory DRAM traffic of one call by the problem's formula."""
     measured_s: Positive
-    """Seconds per call: the median of the processes' medians."""
+    """Seconds per call: the median of `process_medians_s`."""
     ci95: tuple[Positive, Positive]
     """Bootstrap 95 % interval of `measured_s`."""
     launch_mode: LaunchMode
@@ -78,8 +78,8 @@ class TimedShape(Record):
     """That part: the median of the processes' own, each of which was taken off its own calls. Until 2026-11-24 the least one,
     taken off all."""
     unsteady: bool = False
-    """True when half of `ci95` is wider, or the processes' medians lie farther apart, than the published method allows for. False
-    in records from before this field."""
+    """True when half of `ci95` is wider, or `process_medians_s` lie farther apart, than the published method allows for. False in
+    records from before this field."""
     vetoed: bool = False
     """In scores of arena 0.2 and before: whether the GPU's clock, read by the worker, was over 10 % behind the judge's."""
     wall_s: Positive | None = None
@@ -87,6 +87,8 @@ class TimedShape(Record):
     calls_per_window: int
     windows: int
     process_medians_s: tuple[Positive, ...]
+    """Seconds per call in each process: the median of its windows. Where calls alone count, their mean without the lowest and the
+    highest tenth; until 2026-11-24 their median."""
     samples_s: tuple[tuple[Positive, ...], ...]
     """Seconds per call of every window, one tuple per worker process."""
     alone_samples_s: tuple[tuple[Positive, ...], ...] = ()
@@ -101,7 +103,7 @@ class TimedShape(Record):
         return (high_s - low_s) / 2 / self.measured_s
 
     def apart(self) -> float:
-        """From the lowest of the processes' medians to the highest, relative to `measured_s`."""
+        """From the lowest of `process_medians_s` to the highest, relative to `measured_s`."""
         return (max(self.process_medians_s) - min(self.process_medians_s)) / self.measured_s
 
     def overlapped(self) -> bool:

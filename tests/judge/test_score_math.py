@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.judge.score_math import ceiling, half_width, interval, median_of_medians, peak_fraction
+from arena.judge.score_math import ceiling, half_width, interval, median_of_processes, peak_fraction, trimmed_mean
 from arena.schema import Device
 
 DEVICE = Device(name="d", bandwidth_gb_s=4800, tflops={"bf16": 989.5}, ceilings="datasheet")
@@ -31,7 +31,21 @@ def test_mean_of_fractions_is_geometric():
 
 
 def test_one_slow_process_does_not_move_the_time():
-    assert median_of_medians([[1.0, 1.0, 9.0], [1.1, 1.1, 1.1], [5.0, 5.0, 5.0]]) == pytest.approx(1.1)
+    assert median_of_processes([[1.0, 1.0, 9.0], [1.1, 1.1, 1.1], [5.0, 5.0, 5.0]]) == pytest.approx(1.1)
+
+
+def test_calls_with_two_times_count_with_their_mean():
+    """One more call of the slower kind moves a median from one time to the other, and their mean by its share."""
+    faster, slower = ([10.0] * count + [12.0] * (20 - count) for count in (11, 9))
+    assert (median(faster), median(slower)) == (10.0, 12.0)
+    assert trimmed_mean(slower) - trimmed_mean(faster) == pytest.approx(2 * 2.0 / 16)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 14, 28])
+def test_a_tenth_at_either_end_does_not_count(count):
+    outliers = round(count / 10)
+    found = [-1e9] * outliers + [1.0] * (count - 2 * outliers) + [1e9] * outliers
+    assert trimmed_mean(found[::-1]) == 1.0
 
 
 samples = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=20), min_size=1, max_size=4)
