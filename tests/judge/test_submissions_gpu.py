@@ -69,6 +69,7 @@ def solution(q, *others):
         torch.cuda.synchronize()
 """
 
+
 @pytest.mark.parametrize(
     ("more", "launch_mode"),
     [("", "graph"), (WAITS_ON_SMALL_ONES, "stream")],
@@ -85,7 +86,7 @@ def test_latency_shapes_have_a_launch_mode_of_their_own(more, launch_mode):
     assert len(result.evidence) == len(result.shapes)
 
 
-def test_kernels_that_do_not_fit_into_the_queue_are_timed_call_by_call():
+def test_calls_that_do_not_fit_into_the_queue_go_one_by_one():
     """Some hundred calls of some hundred kernels each fill the cold windows of a small shape of `topk_bitonic`."""
     path = catalog.solutions(catalog.problem_folder("topk_bitonic"), "gpu")["naive"]
     small = catalog.problem("topk_bitonic").latency["gpu"][1]
