@@ -24,8 +24,8 @@ Report = Callable[[str], None]
 """Receives a line on what the judge is doing, for a person to read."""
 Start = Callable[[], AbstractContextManager[Worker]]
 """Starts a fresh worker with the submission."""
-SETTLE_READINGS, SETTLED = 6, 0.005
-"""Readings of the anchor at most, until two in a row differ by no more than the second number, relative."""
+SETTLE_READINGS, SETTLED = 12, 0.005
+"""Readings of the anchor at most, until two in a row differ by no more than the second number, relative, and reach the usual."""
 WITHOUT_GRAPHS = "call by call: the kernels of a window do not fit into the GPU's queue"
 COUNTERS_REST_S = 120.0
 """How long the counters' worker may build when all others have built."""
@@ -156,12 +156,14 @@ def _time_all(
 ) -> list[ProcessResult]:
     """Time the submission in each of these workers, which have built it, one after the other."""
     with_evidence = context.memory.kind == "cuda" and context.sampling.kernels
-    results = []
+    results = list[ProcessResult]()
     for number, (worker_stack, worker) in enumerate(workers, start=1):
         report(f"timing, process {number} of {len(workers)}")
         arguments = (overheads[number - 1], anchor, shapes, specs, scored, number == len(workers) and with_evidence)
+        rates = [rate for result in results for rate in result.anchors_gb_s]
+        usual_gb_s = (1 - context.sampling.drift) * max(rates) if rates else 0.0
         with worker_stack:
-            result = _time_process(context, worker, *arguments)
+            result = _time_process(context, worker, *arguments, usual_gb_s=usual_gb_s)
         for _ in range(context.sampling.repeats):
             if result.drift() <= context.sampling.drift:
                 break
@@ -255,9 +257,10 @@ def _time_process(
     specs: list[WindowSpec],
     scored: int,
     with_evidence: bool,
+    usual_gb_s: float = 0.0,
 ) -> ProcessResult:
     """Time every shape in a worker that was built: scored ones first. `with_evidence` profiles a call on each of those."""
-    before_gb_s = _settled_gb_s(anchor)
+    before_gb_s = _settled_gb_s(anchor, usual_gb_s)
     arguments = list(zip(shapes, specs, overheads, strict=True))
     with context.stopwatch.phase("benchmark"):
         buffers.reserve_for(context, worker, [(shape, spec.calls) for shape, spec in zip(shapes, specs, strict=True)])
@@ -311,12 +314,13 @@ def _build(
             raise
 
 
-def _settled_gb_s(anchor: Callable[[], float]) -> float:
-    """The anchor's rate once it stops moving: after a worker ends, the driver is busy taking its memory back."""
+def _settled_gb_s(anchor: Callable[[], float], usual_gb_s: float = 0.0) -> float:
+    """The anchor's rate once it stops moving and is not below `usual_gb_s`: after a worker ends, the driver is busy taking its
+    memory back, for a second or so at an even pace."""
     last = anchor()
     for _ in range(SETTLE_READINGS):
         now = anchor()
-        if abs(now / last - 1) <= SETTLED:
+        if abs(now / last - 1) <= SETTLED and now >= usual_gb_s:
             return now
         last = now
     return last

@@ -18,7 +18,6 @@ from arena.files import documents
 from arena.judge import evaluation
 from arena.judge import timing as judge_timing
 from arena.judge.context import Stopwatch
-from arena.judge.evaluation import _settled_gb_s
 from arena.judge.overhead import Overhead
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import CPU
@@ -130,16 +129,6 @@ def test_one_worker_has_a_total_time_limit():
     result = scored("import time\n" + HONEST + "\n    time.sleep(0.5)\n", total_limit_s=3.0)
     assert result.verdict == "timed_out"
     assert result.message == "One worker took longer than 3 s for its build, checks and timing together"
-
-
-@pytest.mark.parametrize(
-    ("readings", "taken"),
-    [([100, 100.1], 100.1), ([97, 99, 100, 100.1, 50], 100.1), ([90, 110] * 20, 90)],
-    ids=["steady", "after a worker's end", "never steady"],
-)
-def test_anchor_is_read_once_it_has_settled(readings, taken):
-    reading = iter(readings)
-    assert _settled_gb_s(lambda: next(reading)) == taken
 
 
 def test_inner_phase_pauses_the_outer_one() -> None:
