@@ -51,6 +51,8 @@ class Played:
 
     def open(self, number: int) -> None: ...
 
+    def passed(self) -> None: ...
+
     def wait_done(self, number: int) -> None:
         for index in range(self.orders[-1]["calls"]) if self.alone is None else [self.alone]:
             (out,), (given,) = self.sets.output(index), self.sets.input(index)

@@ -55,7 +55,7 @@ def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[Open
             raise JudgeError(f"{text}; a score needs it alone: end them or choose another GPU")
         minor = gpu.minor() if gpu is not None else None
         # A stream of its own: of several scores in one process, none waits at the gate of another.
-        with torch.cuda.stream(torch.cuda.Stream(index)), contextlib.closing(CudaMemory(index)) as memory:
+        with torch.cuda.stream(torch.cuda.Stream(index)), contextlib.closing(CudaMemory(index, shared=shared)) as memory:
             yield OpenDevice(
                 record=_device(hardware, found.name, uuid, gpu),
                 memory=memory,

@@ -23,32 +23,42 @@ QUEUE_LIMIT_S = 1.0
 """The judge's stream starts after this in any case. Queueing a window takes some milliseconds."""
 RELEASE_LIMIT_S, POLL_S = 60.0, 1e-3
 """How long a released stream may take to become empty: it makes inputs and copies them."""
+TURNS = threading.RLock()
+"""Turns of checks that run side by side in one process, each on a stream of its own. A thread has the turn while its stream waits
+for a worker, and while it gives memory back or waits for the device: then the driver waits for all streams, and may hold a lock
+of its own. A thread that records an event would wait for that lock with Python's in its hands, and no other could free the
+stream."""
 
 
 class CudaBuffer:
     """An allocation of its own, exported by descriptor."""
 
-    def __init__(self, size_bytes: int, index: int) -> None:
-        torch.cuda.empty_cache()  # torch keeps what it freed, and this allocation does not come from torch
-        self._memory, self.fd = cuda_driver.allocate(size_bytes, index)
+    def __init__(self, size_bytes: int, index: int, turns: threading.RLock) -> None:
+        self._turns = turns
+        with turns:
+            torch.cuda.empty_cache()  # torch keeps what it freed, and this allocation does not come from torch
+            self._memory, self.fd = cuda_driver.allocate(size_bytes, index)
         self.bytes = self._memory.tensor
 
     def close(self) -> None:
         del self.bytes
-        self._memory.close()
+        with self._turns:
+            self._memory.close()
         os.close(self.fd)
 
 
 class CudaGate(cuda_driver.Gate):
     """The judge's side of one worker's gate. It is released in the stream `free`, in which nothing ever waits."""
 
-    def __init__(self, index: int, free: torch.cuda.Stream) -> None:
-        memory, self.fd = cuda_driver.allocate(cuda_driver.GATE_BYTES, index)
-        memory.tensor.zero_()
-        self._started = torch.zeros(1, dtype=torch.int32, pin_memory=True)
-        torch.cuda.synchronize(index)
+    def __init__(self, index: int, free: torch.cuda.Stream, turns: threading.RLock) -> None:
+        with turns:
+            memory, self.fd = cuda_driver.allocate(cuda_driver.GATE_BYTES, index)
+            memory.tensor.zero_()
+            self._started = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+            torch.cuda.synchronize(index)
         super().__init__(memory)
         self._last, self._starts, self._free = 0, 0, free
+        self._turns, self._has_turn = turns, False
 
     def next(self, rounds: int) -> int:
         first, self._last = self._last + 1, self._last + rounds
@@ -56,6 +66,9 @@ class CudaGate(cuda_driver.Gate):
 
     @contextmanager
     def queued(self) -> Iterator[None]:
+        if not self._has_turn:
+            self._turns.acquire()
+            self._has_turn = True
         self._starts += 1
         # A first use of the driver may wait for the device, and would wait for ever.
         start = threading.Timer(QUEUE_LIMIT_S, self._started.fill_, (self._starts,))
@@ -68,19 +81,28 @@ class CudaGate(cuda_driver.Gate):
             start.join()
             self._started.fill_(self._starts)
 
+    def passed(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._turns.release()
+
     def release(self) -> None:
-        passed = torch.cuda.Event()
-        passed.record()
-        until_s = time.monotonic() + RELEASE_LIMIT_S
-        while not passed.query():
-            with torch.cuda.stream(self._free):
-                self.report_done(self._last)
-            if time.monotonic() > until_s:
-                raise RuntimeError(f"the judge's stream still waits {RELEASE_LIMIT_S:.0f} s after its worker's end")
-            time.sleep(POLL_S)
+        try:
+            passed = torch.cuda.Event()
+            passed.record()
+            until_s = time.monotonic() + RELEASE_LIMIT_S
+            while not passed.query():
+                with torch.cuda.stream(self._free):
+                    self.report_done(self._last)
+                if time.monotonic() > until_s:
+                    raise RuntimeError(f"the judge's stream still waits {RELEASE_LIMIT_S:.0f} s after its worker's end")
+                time.sleep(POLL_S)
+        finally:
+            self.passed()
 
     def close(self) -> None:
-        self.memory.close()
+        with self._turns:
+            self.memory.close()
         os.close(self.fd)
 
 
@@ -94,8 +116,9 @@ class CudaMemory:
 
     kind: Literal["host", "cuda"] = "cuda"
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, *, shared: bool = False) -> None:
         self._index = index
+        self._turns = TURNS if shared else threading.RLock()
         self.device = f"cuda:{index}"
         self._free = torch.cuda.Stream(index, priority=-1)
         cache_bytes = torch.cuda.get_device_properties(index).L2_cache_size
@@ -105,7 +128,8 @@ class CudaMemory:
         self._staging: CudaBuffer | None = None
         self._staging_lock = threading.Lock()
         # Read once, before any worker starts: a submission that hoards memory must not make the windows smaller.
-        torch.cuda.empty_cache()
+        with self._turns:
+            torch.cuda.empty_cache()
         self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
         self._cache_bytes = int(torch.cuda.mem_get_info(index)[1] * SHARE_CACHED)
 
@@ -113,16 +137,16 @@ class CudaMemory:
         torch.cuda.set_device(self._index)
 
     def gate(self) -> Gate | None:
-        return CudaGate(self._index, self._free)
+        return CudaGate(self._index, self._free, self._turns)
 
     def buffer(self, size_bytes: int) -> Buffer:
-        return CudaBuffer(size_bytes, self._index)
+        return CudaBuffer(size_bytes, self._index, self._turns)
 
     def staging(self, buffer: Buffer) -> torch.Tensor:
         with self._staging_lock:  # workers build at the same time
             if self._staging is None or len(self._staging.bytes) < len(buffer.bytes):
                 self.release_staging()
-                self._staging = CudaBuffer(len(buffer.bytes), self._index)
+                self._staging = CudaBuffer(len(buffer.bytes), self._index, self._turns)
             return self._staging.bytes
 
     def release_staging(self) -> None:
@@ -134,14 +158,17 @@ class CudaMemory:
         torch.sum(self._junk, dim=0, out=self._sum)
 
     def forget_persisting(self) -> None:
-        cuda_driver.forget_persisting()
+        with self._turns:
+            cuda_driver.forget_persisting()
 
     def settle(self) -> None:
-        torch.cuda.synchronize(self._index)
+        with self._turns:
+            torch.cuda.synchronize(self._index)
 
     def trim(self) -> None:
         if torch.cuda.memory_reserved(self._index) - torch.cuda.memory_allocated(self._index) > self._cache_bytes:
-            torch.cuda.empty_cache()
+            with self._turns:
+                torch.cuda.empty_cache()
 
     def room_bytes(self) -> int | None:
         return self._room_bytes

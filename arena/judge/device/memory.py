@@ -46,13 +46,17 @@ class Gate(Protocol):
 
     def queued(self) -> AbstractContextManager[None]:
         """Hold the judge's stream until all that the block queues is there, so that none of it waits for the host. Nothing in the
-        block may wait for the stream or take new memory from the driver."""
+        block may wait for the stream or take new memory from the driver. Until `passed` or `release` no other check in this
+        process does either."""
 
     def open(self, number: int) -> None:
         """Let the worker's stream pass, when the judge's stream comes to this."""
 
     def wait_done(self, number: int) -> None:
         """Hold the judge's stream until the worker's reports that number as done."""
+
+    def passed(self) -> None:
+        """Let other checks in this process have the device: nothing that `queued` held is left in the judge's stream."""
 
     def release(self) -> None:
         """Let the judge's stream pass every wait of a dead worker's. Return once it is empty; RuntimeError when it never is."""
