@@ -25,9 +25,8 @@ RELEASE_LIMIT_S, POLL_S = 60.0, 1e-3
 """How long a released stream may take to become empty: it makes inputs and copies them."""
 TURNS = threading.RLock()
 """Turns of checks that run side by side in one process, each on a stream of its own. A thread has the turn while its stream waits
-for a worker, and while it gives memory back or waits for the device: then the driver waits for all streams, and may hold a lock
-of its own. A thread that records an event would wait for that lock with Python's in its hands, and no other could free the
-stream."""
+for a worker, and while it gives memory back or waits for the device. For that the driver waits for all streams, and Python's lock
+or its own may be held meanwhile; the thread that would free another stream needs both."""
 
 
 class CudaBuffer:
