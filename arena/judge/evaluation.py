@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import NamedTuple
 
 from arena.errors import ArenaError
@@ -24,8 +26,10 @@ Report = Callable[[str], None]
 """Receives a line on what the judge is doing, for a person to read."""
 Start = Callable[[], AbstractContextManager[Worker]]
 """Starts a fresh worker with the submission."""
-SETTLE_READINGS, SETTLED = 12, 0.005
-"""Readings of the anchor at most, until two in a row differ by no more than the second number, relative, and reach the usual."""
+SETTLE_READINGS, SETTLED = 6, 0.005
+"""Readings of the anchor after the first, until two in a row differ by no more than the second number, relative."""
+SETTLE_S, SETTLE_PAUSE_S = 3.0, 0.1
+"""How long the anchor is read on while it is below the usual, and the pause between two readings."""
 WITHOUT_GRAPHS = "call by call: the kernels of a window do not fit into the GPU's queue"
 COUNTERS_REST_S = 120.0
 """How long the counters' worker may build when all others have built."""
@@ -160,10 +164,8 @@ def _time_all(
     for number, (worker_stack, worker) in enumerate(workers, start=1):
         report(f"timing, process {number} of {len(workers)}")
         arguments = (overheads[number - 1], anchor, shapes, specs, scored, number == len(workers) and with_evidence)
-        rates = [rate for result in results for rate in result.anchors_gb_s]
-        usual_gb_s = (1 - context.sampling.drift) * max(rates) if rates else 0.0
         with worker_stack:
-            result = _time_process(context, worker, *arguments, usual_gb_s=usual_gb_s)
+            result = _time_process(context, worker, *arguments, usual_gb_s=_usual_gb_s(context, results))
         for _ in range(context.sampling.repeats):
             if result.drift() <= context.sampling.drift:
                 break
@@ -178,7 +180,8 @@ def _time_all(
                     result = result.noting([(f"no process could be started to time it again: {failure}",)] * len(shapes))
                     break
                 _build(context, [(another, shapes)], None, report)
-                result = replace(_time_process(context, another, *arguments), dropped=dropped)
+                usual_gb_s = _usual_gb_s(context, [*results, result])
+                result = replace(_time_process(context, another, *arguments, usual_gb_s=usual_gb_s), dropped=dropped)
         results.append(result)
     return results
 
@@ -314,16 +317,27 @@ def _build(
             raise
 
 
+def _usual_gb_s(context: ScoringContext, results: list[ProcessResult]) -> float:
+    """What the anchor should reach, by its rates beside these processes; 0 before the first."""
+    rates = [rate for result in results for rate in result.anchors_gb_s]
+    return (1 - context.sampling.drift) * max(rates) if rates else 0.0
+
+
 def _settled_gb_s(anchor: Callable[[], float], usual_gb_s: float = 0.0) -> float:
-    """The anchor's rate once it stops moving and is not below `usual_gb_s`: after a worker ends, the driver is busy taking its
-    memory back, for a second or so at an even pace."""
-    last = anchor()
-    for _ in range(SETTLE_READINGS):
+    """The anchor's rate once it stops moving: after a worker ends, the driver is busy taking its memory back.
+
+    It may do so at an even pace, so a rate below `usual_gb_s` is read again for some seconds.
+    """
+    until_s, last = time.monotonic() + SETTLE_S, anchor()
+    for number in count(1):
         now = anchor()
-        if abs(now / last - 1) <= SETTLED and now >= usual_gb_s:
-            return now
+        settled = abs(now / last - 1) <= SETTLED or number >= SETTLE_READINGS
+        if settled and (now >= usual_gb_s or time.monotonic() > until_s):
+            break
+        if now < usual_gb_s:
+            time.sleep(SETTLE_PAUSE_S)
         last = now
-    return last
+    return now
 
 
 def _check_one_by_one(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> Errors:
@@ -336,7 +350,7 @@ def _check_one_by_one(context: ScoringContext, worker: Worker, shapes: tuple[Sha
     for shape in sorted(shapes, key=context.set_bytes):
         with context.stopwatch.phase("build"):
             timing.first_call(context, worker, shape)
-        with context.stopwatch.phase("check"):
+        with context.stopwatch.phase("check"), context.memory.turn():
             worst = worse(worst, _check(context, worker, (shape,), report))
     return worst
 

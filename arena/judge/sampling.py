@@ -13,7 +13,7 @@ class Sampling:
     """Effort and limits of one scoring. `CPU` and `GPU` are the published method."""
 
     processes: int = 3
-    """Fresh worker processes that are timed; the score is the median of their medians."""
+    """Fresh worker processes that are timed; the score is the median of what each finds."""
     window_s: float = 0.010
     """A window holds as many calls as fill this time, within the next two bounds."""
     min_calls: int = 16
@@ -35,7 +35,7 @@ class Sampling:
     """Batches of calls one at a time, of each shape in each process. On a CPU, one core, no calls overlap."""
     alone_audits: int = 1
     """Calls of each such batch, at secret places, that are audits: of a hidden input class, verified, their time not kept."""
-    alone_sample: int = 2
+    alone_sample: int = 3
     """Secretly chosen outputs verified in each such batch, besides its audits."""
     sample: int = 2
     """Secretly chosen outputs verified in each timed window."""
@@ -52,7 +52,7 @@ class Sampling:
     steady_apart: float = 0.10
     """A shape is also `unsteady` when its processes' times lie farther apart than this, relative,"""
     steady_apart_s: float = 0.0
-    """and farther than this: a call alone is known to a microsecond or two in one process, however short it is."""
+    """and, of calls alone, farther than this: one process knows them to a microsecond or two, however short they are."""
     kernels: bool = True
     """Whether to name the kernels that a call launches, after all timing."""
     counters: bool = True

@@ -236,7 +236,11 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
         disturbed=tuple(why for run in runs for why in run.disturbed),
         error=error,
     )
-    unsteady = any(_unsteady(timed.model_copy(update=spread), context.sampling) for spread in spreads)
+    rooms_s = (0.0, context.sampling.steady_apart_s)
+    unsteady = any(
+        _unsteady(timed.model_copy(update=spread), context.sampling, room_s)
+        for spread, room_s in zip(spreads, rooms_s, strict=False)
+    )
     return timed.model_copy(update={"unsteady": unsteady})
 
 
@@ -249,9 +253,12 @@ def _spread(samples: Sequence[Sequence[float]], middle: Middle) -> dict[str, Any
     }
 
 
-def _unsteady(shape: TimedShape, sampling: Sampling) -> bool:
-    """Whether the shape's time would come out otherwise another time, by more than the published bounds."""
-    apart = max(sampling.steady_apart, sampling.steady_apart_s / shape.measured_s)
+def _unsteady(shape: TimedShape, sampling: Sampling, room_s: float = 0.0) -> bool:
+    """Whether the shape's time would come out otherwise another time, by more than the published bounds.
+
+    Processes may lie `room_s` apart in any case.
+    """
+    apart = max(sampling.steady_apart, room_s / shape.measured_s)
     return shape.half_width() > sampling.steady_half_width or shape.apart() > apart
 
 

@@ -60,10 +60,11 @@ def first_call(context: ScoringContext, worker: Worker, shape: Shape) -> None:
     """One call on a shape that is new to the worker, which may compile and tune. Several workers may do so at once."""
     limit_s = context.sampling.first_call_limit_s
     with _locate_rejection(shape, "public"):
-        sets = place(context, worker, shape, "public", 1)
-        (seed,) = context.seeds.take(1)
-        write(context.code.make_inputs(shape, seed, "public", context.memory.device), sets.input(0))
-        context.memory.settle()
+        with context.memory.turn():
+            sets = place(context, worker, shape, "public", 1)
+            (seed,) = context.seeds.take(1)
+            write(context.code.make_inputs(shape, seed, "public", context.memory.device), sets.input(0))
+            context.memory.settle()
         worker.order("run", calls=1, launch_mode="call", limit_s=limit_s)
         worker.order("wait", limit_s=limit_s)
 

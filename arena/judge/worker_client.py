@@ -351,6 +351,8 @@ def start(
                 finally:
                     if empty:
                         _release(worker, note)
+                    elif worker.gate is not None:
+                        worker.gate.passed()
                     _keep_logs(worker, logs, note)
     except SandboxError as trouble:
         if worker is None or trouble is under_way:

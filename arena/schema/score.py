@@ -88,7 +88,7 @@ class TimedShape(Record):
     windows: int
     process_medians_s: tuple[Positive, ...]
     """Seconds per call in each process: the median of its windows. Where calls alone count, their mean without the lowest and the
-    highest tenth; until 2026-11-24 their median."""
+    highest tenth; until 2026-11-25 their median."""
     samples_s: tuple[tuple[Positive, ...], ...]
     """Seconds per call of every window, one tuple per worker process."""
     alone_samples_s: tuple[tuple[Positive, ...], ...] = ()

@@ -102,6 +102,14 @@ def test_the_smaller_time_marks_a_shape_unsteady_too() -> None:
     assert not timed(*[process(80e-6, 100e-6)] * 3).unsteady
 
 
+def test_only_calls_alone_have_room_for_the_clock() -> None:
+    """Windows of many calls are known far better than a call alone, also of a short kernel."""
+    of_windows = [process(call_s, 70e-6) for call_s in (60e-6, 62e-6, 64e-6)]
+    alone = [process(50e-6, call_s) for call_s in (60e-6, 62e-6, 64e-6)]
+    assert timed(*of_windows).unsteady
+    assert not timed(*alone).unsteady
+
+
 @pytest.mark.parametrize(
     ("among_us", "alone_us", "flagged"), [(100.0, 112.0, False), (60.0, 82.0, False), (60.0, 100.0, True), (700.0, 850.0, True)]
 )

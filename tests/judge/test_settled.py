@@ -1,12 +1,16 @@
 """The trusted copy between two processes is read until the driver has taken the last worker's memory back."""
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
-from arena.judge.evaluation import SETTLE_READINGS, _settled_gb_s
+from arena.judge import evaluation
+from arena.judge.evaluation import SETTLE_PAUSE_S, SETTLE_READINGS, ProcessResult, _settled_gb_s
+from arena.judge.sampling import GPU
 
 
 @pytest.mark.parametrize(
@@ -41,8 +45,19 @@ def test_an_even_pace_below_the_usual_is_waited_for() -> None:
     assert read_with_usual(3650.0, 3652.0, 3651.0, 4046.0, 4048.0) == (4048.0, 5)
 
 
-def test_a_device_that_stays_slow_is_not_waited_for_for_ever() -> None:
-    assert read_with_usual(3650.0) == (3650.0, 1 + SETTLE_READINGS)
+def test_a_device_that_stays_slow_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than the readings of one that is not steady, which take no pause."""
+    monkeypatch.setattr(evaluation, "SETTLE_S", 1.0)
+    rate, readings = read_with_usual(3650.0)
+    assert rate == 3650.0
+    assert SETTLE_READINGS < readings <= 2 + 1.0 / SETTLE_PAUSE_S + 1
+
+
+def test_a_repeat_and_later_processes_know_the_usual_rate() -> None:
+    context: Any = SimpleNamespace(sampling=GPU)
+    found = [ProcessResult((), (), (4000.0, 4050.0)), ProcessResult((), (), (3650.0, 4040.0))]
+    assert evaluation._usual_gb_s(context, []) == 0.0
+    assert evaluation._usual_gb_s(context, found) == pytest.approx(0.97 * 4050.0)
 
 
 def test_no_rate_is_usual_at_first_or_on_a_processor() -> None:

@@ -57,7 +57,7 @@ def test_either_bound_makes_a_shape_unsteady(ci95: Any, medians: Any, marked: bo
 def test_short_calls_have_room_for_what_the_clock_cannot_tell(spread_us: float, marked: bool) -> None:
     medians = (80e-6, 80e-6, (80 + spread_us) * 1e-6)
     short = timed((80e-6, 80e-6), medians).model_copy(update={"measured_s": 80e-6})
-    assert _unsteady(short, replace(BOUNDS, steady_apart=0.03, steady_apart_s=5e-6)) is marked
+    assert _unsteady(short, replace(BOUNDS, steady_apart=0.03), 5e-6) is marked
     assert _unsteady(short, replace(BOUNDS, steady_apart=0.03)), "both are more than 3 % apart"
 
 

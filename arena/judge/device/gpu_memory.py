@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
 import torch
@@ -25,8 +25,8 @@ RELEASE_LIMIT_S, POLL_S = 60.0, 1e-3
 """How long a released stream may take to become empty: it makes inputs and copies them."""
 TURNS = threading.RLock()
 """Turns of checks that run side by side in one process, each on a stream of its own. A thread has the turn while its stream waits
-for a worker, and while it gives memory back or waits for the device. For that the driver waits for all streams, and Python's lock
-or its own may be held meanwhile; the thread that would free another stream needs both."""
+for a worker, and while it makes and verifies inputs, takes memory, gives it back or waits for the device. For much of that the
+driver waits for all streams, and Python's lock or its own may be held; the thread that would free another stream needs both."""
 
 
 class CudaBuffer:
@@ -118,6 +118,11 @@ class CudaMemory:
     def __init__(self, index: int, *, shared: bool = False) -> None:
         self._index = index
         self._turns = TURNS if shared else threading.RLock()
+        with self._turns:
+            self._take(index)
+
+    def _take(self, index: int) -> None:
+        """Take what it needs on the device."""
         self.device = f"cuda:{index}"
         self._free = torch.cuda.Stream(index, priority=-1)
         cache_bytes = torch.cuda.get_device_properties(index).L2_cache_size
@@ -127,13 +132,15 @@ class CudaMemory:
         self._staging: CudaBuffer | None = None
         self._staging_lock = threading.Lock()
         # Read once, before any worker starts: a submission that hoards memory must not make the windows smaller.
-        with self._turns:
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()
         self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
         self._cache_bytes = int(torch.cuda.mem_get_info(index)[1] * SHARE_CACHED)
 
     def use_in_thread(self) -> None:
         torch.cuda.set_device(self._index)
+
+    def turn(self) -> AbstractContextManager[object]:
+        return self._turns
 
     def gate(self) -> Gate | None:
         return CudaGate(self._index, self._free, self._turns)

@@ -10,7 +10,7 @@ import math
 import mmap
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -75,6 +75,9 @@ class Memory(Protocol):
     def use_in_thread(self) -> None:
         """Let the calling thread compute on this device: a new thread of CUDA is on GPU 0, whatever its maker uses."""
 
+    def turn(self) -> AbstractContextManager[object]:
+        """The device for this thread alone, among checks that run side by side in this process."""
+
     def gate(self) -> Gate | None:
         """A new gate for one worker: two that shared one could stop each other. None where the judge's own clock is used."""
 
@@ -132,6 +135,9 @@ class HostMemory:
 
     def use_in_thread(self) -> None:
         """Do nothing: there is one processor."""
+
+    def turn(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def gate(self) -> Gate | None:
         return None
