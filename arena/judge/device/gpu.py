@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 
@@ -95,14 +96,14 @@ def _anchor(index: int) -> Callable[[], float]:
         nonlocal read_s
         for _ in range(ANCHOR_WARM_UP if time.monotonic() - read_s > ANCHOR_REST_S else 0):
             target.copy_(source)
-        times_ms = []
-        for _ in range(ANCHOR_COPIES):
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
+        # Queued at once: else the time from an event to its copy would be the host's, and the rate that of a busy machine.
+        between = [torch.cuda.Event(enable_timing=True) for _ in range(ANCHOR_COPIES + 1)]
+        between[0].record()
+        for event in between[1:]:
             target.copy_(source)
-            end.record()
-            end.synchronize()
-            times_ms.append(float(begin.elapsed_time(end)))
+            event.record()
+        between[-1].synchronize()
+        times_ms = [float(begin.elapsed_time(end)) for begin, end in pairwise(between)]
         read_s = time.monotonic()
         return 2 * ANCHOR_BYTES / min(times_ms) / 1e6
 
