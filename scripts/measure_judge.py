@@ -35,11 +35,11 @@ BESIDE = {
 SETTLE_S = 1.0
 
 
-def scored(problem: Problem, hardware: Hardware, solution: Path, sampling: Sampling) -> Passed:
+def scored(problem: Problem, hardware: Hardware, solution: Path, sampling: Sampling, gpu: int) -> Passed:
     """One score. Any verdict but `passed` ends the measurement."""
     submission = collect(solution.parent, solution.name)
     digest = catalog.problem_digest(problem.name)
-    result = judge.score(submission, problem, hardware, digest=digest, sandbox=backend(), sampling=sampling)
+    result = judge.score(submission, problem, hardware, digest=digest, sandbox=backend(), sampling=sampling, gpu=gpu)
     if not isinstance(result, Passed):
         sys.exit(f"{solution}: {result.verdict}: {result.message}")
     print(f"  peak_fraction {result.peak_fraction:.4f} in {result.timings.total_s:.1f} s", file=sys.stderr)
@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--beside", type=int, default=2, help="scores beside each kind of other sandbox")
     parser.add_argument("--processes", type=int, help="timed processes of each score, instead of the published number")
+    parser.add_argument("--gpu", type=int, default=0, help="number of the GPU")
     parser.add_argument("--json", type=Path, help="file that every score is added to")
     options = parser.parse_args()
     problem, hardware = catalog.problem(options.problem), catalog.hardware(options.hardware)
@@ -95,7 +96,7 @@ def main() -> None:
 
     def measure(times: int, beside: str) -> None:
         for _ in range(times):
-            result = scored(problem, hardware, oracle, sampling)
+            result = scored(problem, hardware, oracle, sampling, options.gpu)
             kept[beside].append(result)
             if options.json:
                 with options.json.open("a") as file:
@@ -103,7 +104,7 @@ def main() -> None:
 
     measure(options.times, ALONE)
     for kind, command in BESIDE.items() if options.beside else ():
-        with backend().run(SandboxSpec("agent", command, gpu=judge.preflight(hardware, 0))) as other:
+        with backend().run(SandboxSpec("agent", command, gpu=judge.preflight(hardware, options.gpu))) as other:
             time.sleep(SETTLE_S)
             if kind == "frozen":
                 other.freeze()
