@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import arena
 from arena import catalog, judge
-from arena.errors import DataError
+from arena.errors import DataError, UsageError
 from arena.judge.sampling import CPU, GPU, Sampling
 from arena.results import baselines
 from arena.sandboxes import Sandbox
@@ -61,6 +61,16 @@ def references(folder: Path, profile: Profile) -> tuple[Line, ...]:
     return tuple(Line(name, title, (), known[name], True) for name, title in REFERENCES.items() if name in known)
 
 
+def chosen(problem: Problem, hardware: Hardware, only: Collection[str] = ()) -> tuple[Line, ...]:
+    """The problem's baselines and references on that hardware, or those of these names; UsageError where a name is unknown."""
+    home = catalog.problem_folder(problem.name)
+    known = (*lines(home, hardware.profile), *references(home, hardware.profile))
+    if unknown := sorted({*only} - {line.name for line in known}):
+        listed = ", ".join(line.name for line in known)
+        raise UsageError(f"{problem.name} has no line {unknown[0]!r} on {hardware.name} (known: {listed})")
+    return tuple(line for line in known if not only or line.name in only)
+
+
 def measure(
     problem: Problem,
     hardware: Hardware,
@@ -68,16 +78,16 @@ def measure(
     *,
     gpu: int = 0,
     sampling: Sampling | None = None,
+    only: Collection[str] = (),
     report: Callable[[BaselineLine], None] = lambda _: None,
 ) -> Baselines:
     """Measure every baseline and reference of one problem, and pass each line to `report` at once.
 
-    `sampling` replaces `SAMPLING`.
+    `sampling` replaces `SAMPLING`. `only` names the lines to measure, as in `chosen`.
     """
+    known = chosen(problem, hardware, only)
     judge.preflight(hardware, gpu)
     digest = catalog.problem_digest(problem.name)
-    home = catalog.problem_folder(problem.name)
-    known = (*lines(home, hardware.profile), *references(home, hardware.profile))
     sampling = sampling or SAMPLING[hardware.profile]
 
     def score(line: Line, eased: Problem, hidden: bool) -> Score:

@@ -88,10 +88,42 @@ def test_baselines_are_measured_stored_and_shown(arena: Arena) -> None:
 
     stored = arena.home / "baselines" / "cpu" / "paged_attention.yaml"
     assert baselines.read(stored).model_dump(mode="json") == json.loads(done.out)
+    before = {line.name: line for line in baselines.read(stored).lines}
+    again = arena("baseline", "paged_attention", "--hardware", "cpu", "--line", "naive", limit_s=240)
+    assert again.code == 0, again.err
+    after = {line.name: line for line in baselines.read(stored).lines}
+    assert list(after) == list(before)
+    assert {name for name in after if after[name] != before[name]} == {"naive"}
     assert arena("leaderboard").code == 0
     page = arena.board()["LEADERBOARD.md"].decode()
     assert "Nothing has been run yet." in page
     assert f"eager: torch SDPA, one sequence's gathered pages at a time | {figure(found['eager']['fraction'])} | inside |" in page
+
+
+def test_an_unknown_line_lists_the_known_ones(arena: Arena) -> None:
+    (folder(arena) / "eager.py").write_text(eager())
+    said = arena.refused("baseline", "paged_attention", "--hardware", "cpu", "--line", "egaer")
+    assert said == "paged_attention has no line 'egaer' on cpu (known: eager, naive, oracle)"
+
+
+def test_a_line_is_not_added_to_those_of_an_older_text(arena: Arena) -> None:
+    stored = baselines.write(arena.home / "baselines", record(hardware="cpu"))
+    before = stored.read_bytes()
+    said = arena.refused("baseline", "paged_attention", "--hardware", "cpu", "--line", "naive")
+    assert said.endswith(
+        "cpu/paged_attention.yaml: is of an older text of paged_attention: measure all lines again, without --line"
+    )
+    assert stored.read_bytes() == before
+
+
+def test_added_lines_replace_and_a_line_that_did_not_run_does_not() -> None:
+    stored, naive = record(), BaselineLine(name="naive", title="n", verdict="passed", fraction=0.1, reference=True)
+    faster = BaselineLine(name="eager", title="torch | eager", verdict="passed", fraction=0.3)
+    absent = BaselineLine(name="rough", title="a rough one", verdict=None, message="rough is not installed")
+    fresh = record(lines=(naive, faster, absent), versions={"triton": "3.6.0"}, arena_version="0.2")
+    found = baselines.added(stored, fresh)
+    assert [(line.name, line.fraction) for line in found.lines] == [("eager", 0.3), ("lib", None), ("rough", 0.5), ("naive", 0.1)]
+    assert (found.versions, found.arena_version) == ({"torch": "2.13.0", "triton": "3.6.0"}, "0.2")
 
 
 def test_unknown_problems_list_the_known_ones(arena: Arena) -> None:
