@@ -168,7 +168,8 @@ def test_a_killed_sweep_goes_on(arena: Arena, moment: str) -> None:
         until(lambda: arena.runs, "a session")
         [run] = arena.runs
         if moment == "judging":
-            until(lambda: '"reopened"' in (run / "events.jsonl").read_text(), "its judge")
+            events = run / "events.jsonl"  # comes after the folder
+            until(lambda: events.exists() and '"reopened"' in events.read_text(), "its judge")
             time.sleep(1)
         process.send_signal(signal.SIGKILL)
         process.wait()
