@@ -71,6 +71,12 @@ def chosen(problem: Problem, hardware: Hardware, only: Collection[str] = ()) -> 
     return tuple(line for line in known if not only or line.name in only)
 
 
+def versions(measured: Collection[Line]) -> dict[str, str]:
+    """The versions of torch, triton and what these lines need, as far as they are installed."""
+    needed = {name for line in measured for name in line.needs}
+    return baselines.versions((*ALWAYS, *sorted(needed - {*ALWAYS})))
+
+
 def measure(
     problem: Problem,
     hardware: Hardware,
@@ -105,7 +111,6 @@ def measure(
         found.append(measured)
         device = device or on
         report(measured)
-    needed = {name for line in known for name in line.needs}
     return Baselines(
         problem=problem.name,
         problem_version=problem.version,
@@ -114,7 +119,7 @@ def measure(
         device=device,
         measured_at=datetime.now(UTC).replace(microsecond=0),
         arena_version=arena.__version__,
-        versions=baselines.versions((*ALWAYS, *sorted(needed - {*ALWAYS}))),
+        versions=versions(known),
         lines=tuple(found),
     )
 

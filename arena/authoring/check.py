@@ -44,8 +44,9 @@ REPEATED = {"gpu": replace(GPU, kernels=False, counters=False), "cpu": replace(C
 """For the oracle's further scores: its time alone is compared. On a processor one process is near enough to the bound."""
 LEAST_SPEEDUP = 3.0
 """The oracle must be faster than naive by more than this factor."""
-MOST_SCORES = {"gpu": 2, "cpu": 4}
-"""Scores of the oracle at most, until two in a row agree. Other work on a processor passes; a GPU has no such excuse."""
+MOST_SCORES = {"gpu": 3, "cpu": 4}
+"""Scores of the oracle at most, until two in a row agree. Other work on a processor passes. On a GPU one score in eighteen lay
+more than 1 % from the median (docs/measurements/judge.md)."""
 MOST_SPREAD = {"gpu": 0.01, "cpu": 0.25}
 """Largest relative difference between two scores of the oracle. On a processor shared with other machines, five scores
 in a row lay 12 % apart (docs/measurements/judge.md)."""

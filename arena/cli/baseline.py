@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import rich_click as click
 
+import arena
 from arena import catalog, paths, run_cell
 from arena.cli import options
 from arena.cli.console import data, safe, tell, verdict
-from arena.errors import DataError
 from arena.plan import ready
 from arena.results import baselines
 from arena.sandboxes.backends import backend
-from arena.schema import BaselineLine, Baselines, Hardware, Problem
+from arena.schema import BaselineLine
 
 
 @click.command("baseline")
@@ -33,44 +33,40 @@ def baseline_(
 ) -> None:
     """Measure what torch, libraries, and the problem's naive and oracle reach at a problem.
 
-    Results are stored under baselines/ and shown, never scored. Gains are measured from naive.
+    Results are stored under baselines/ and shown, never scored. Gains are measured from naive. A line that could not run leaves a
+    stored one of its name as it is, with --line.
     """
     sandbox = backend(sandbox_name)
     ready()
     from arena.authoring import baseline
 
-    for problem, hardware in pairs:
-        baseline.chosen(problem, hardware, lines)  # names are refused before anything is measured
-    stored = {(problem.name, hardware.name): _stored(problem, hardware) for problem, hardware in pairs if lines}
+    if lines:  # refused before anything is measured
+        for problem, hardware in pairs:
+            path = baselines.path_of(paths.baselines(), hardware.name, problem.name)
+            versions = {"arena": arena.__version__, **baseline.versions(baseline.chosen(problem, hardware, lines))}
+            if path.exists():
+                baselines.refuse_unlike(path, baselines.read(path), catalog.problem_digest(problem.name), versions)
     records, failed = [], 0
     options.say_hardware(hardware_name, pairs[0][1], gpu)
     for problem, hardware in pairs:
         tell(f"[bold]{problem.name}[/] on {safe(hardware.title)}")
         record = baseline.measure(problem, hardware, sandbox, gpu=gpu, only=lines, report=_show)
-        if earlier := stored.get((problem.name, hardware.name)):
-            record = baselines.added(earlier, record)
-        records.append(record)
         if any(line.verdict == "judge_failed" for line in record.lines):
+            records.append(record)
             failed += 1
             continue
-        tell(f"baselines {safe(baselines.write(paths.baselines(), record))}")
+        if lines:
+            record = baselines.add(paths.baselines(), record, [line.name for line in baseline.chosen(problem, hardware)])
+        else:
+            baselines.write(paths.baselines(), record)
+        records.append(record)
+        tell(f"baselines {safe(baselines.path_of(paths.baselines(), hardware.name, problem.name))}")
         run_cell.render()
     if as_json:
         data(records)
     if failed:
         tell(f"[red]the judge failed on {failed} problems: nothing was stored for them[/]")
         context.exit(1)
-
-
-def _stored(problem: Problem, hardware: Hardware) -> Baselines | None:
-    """The record to which lines are added; DataError where it is of another version of the problem."""
-    path = baselines.path_of(paths.baselines(), hardware.name, problem.name)
-    if not path.exists():
-        return None
-    stored = baselines.read(path)
-    if stored.problem_digest != catalog.problem_digest(problem.name):
-        raise DataError(f"{path}: is of an older text of {problem.name}: measure all lines again, without --line")
-    return stored
 
 
 def _show(line: BaselineLine) -> None:

@@ -55,8 +55,9 @@ def as_judge_failure() -> Iterator[None]:
     """No code of the submission has run yet, so the machine or arena is at fault."""
     try:
         yield
-    except Rejection as rejection:
-        raise JudgeError(f"a worker failed before it loaded the solution: {rejection.message}; see `arena doctor`") from None
+    except (Rejection, Uncapturable) as failure:
+        text = failure.message if isinstance(failure, Rejection) else f"it could not time the judge's own calls{failure}"
+        raise JudgeError(f"a worker failed before it loaded the solution: {text}; see `arena doctor`") from None
 
 
 class Worker:

@@ -3,6 +3,7 @@
 import ast
 import json
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ pytest.importorskip("torch")
 from command import Arena, copy, needs_sandbox
 from records import record, trial
 
+from arena import __version__ as version
 from arena import catalog, paths
 from arena.authoring import baseline
 from arena.errors import DataError
@@ -116,14 +118,58 @@ def test_a_line_is_not_added_to_those_of_an_older_text(arena: Arena) -> None:
     assert stored.read_bytes() == before
 
 
+def test_a_line_is_not_added_to_those_of_other_versions(arena: Arena) -> None:
+    digest = catalog.problem_digest("paged_attention", arena.tree / "problems")
+    old = record(hardware="cpu", arena_version=version, versions={"torch": "1.0"}).model_copy(update={"problem_digest": digest})
+    stored = baselines.write(arena.home / "baselines", old)
+    said = arena.refused("baseline", "paged_attention", "--hardware", "cpu", "--line", "naive")
+    assert said.startswith(f"{stored}: was measured with torch 1.0, not ")
+    assert said.endswith(": measure all lines again, without --line")
+    assert baselines.read(stored) == old
+
+
+NAIVE = BaselineLine(name="naive", title="n", verdict="passed", fraction=0.1, reference=True)
+ABSENT = BaselineLine(name="rough", title="a rough one", verdict=None, message="rough is not installed")
+CARD = {"name": "H200", "bandwidth_gb_s": 4800.0, "tflops": {}, "ceilings": "datasheet"}
+
+
 def test_added_lines_replace_and_a_line_that_did_not_run_does_not() -> None:
-    stored, naive = record(), BaselineLine(name="naive", title="n", verdict="passed", fraction=0.1, reference=True)
     faster = BaselineLine(name="eager", title="torch | eager", verdict="passed", fraction=0.3)
-    absent = BaselineLine(name="rough", title="a rough one", verdict=None, message="rough is not installed")
-    fresh = record(lines=(naive, faster, absent), versions={"triton": "3.6.0"}, arena_version="0.2")
-    found = baselines.added(stored, fresh)
+    fresh = record(lines=(NAIVE, faster, ABSENT), versions={"triton": "3.6.0"}, measured_at="2026-02-03T00:00:00Z")
+    found = baselines.added(record(), fresh)
     assert [(line.name, line.fraction) for line in found.lines] == [("eager", 0.3), ("lib", None), ("rough", 0.5), ("naive", 0.1)]
-    assert (found.versions, found.arena_version) == ({"torch": "2.13.0", "triton": "3.6.0"}, "0.2")
+    assert (found.versions, found.measured_at) == ({"torch": "2.13.0", "triton": "3.6.0"}, fresh.measured_at)
+
+
+def test_lines_that_did_not_run_change_nothing_else() -> None:
+    new = BaselineLine(name="new", title="x", verdict=None, message="x is not installed")
+    found = baselines.added(record(), record(lines=(ABSENT, new), versions={"torch": "2.14.0"}))
+    assert found == record(lines=(*record().lines[::2], new, record().lines[1]))
+
+
+@pytest.mark.parametrize(("uuid", "kept"), [("GPU-1", "GPU-1"), ("GPU-2", None)])
+def test_lines_of_two_cards_name_neither(uuid: str, kept: str | None) -> None:
+    found = baselines.added(record(device=CARD | {"uuid": "GPU-1"}), record(lines=(NAIVE,), device=CARD | {"uuid": uuid}))
+    assert found.device is not None and (found.device.name, found.device.uuid) == ("H200", kept)
+
+
+def test_a_line_whose_file_is_gone_is_dropped(tmp_path: Path) -> None:
+    baselines.write(tmp_path, record())
+    found = baselines.add(tmp_path, record(lines=(NAIVE,)), ["eager", "rough", "naive"])
+    assert [line.name for line in found.lines] == ["eager", "rough", "naive"]
+    assert baselines.read_all(tmp_path) == [found]
+
+
+def test_lines_that_end_at_once_are_all_kept(tmp_path: Path) -> None:
+    names = [f"line_{number:02}" for number in range(24)]
+
+    def add(name: str) -> None:
+        line = BaselineLine(name=name, title="x", verdict="passed", fraction=0.1)
+        baselines.add(tmp_path, record(lines=(line,)), names)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, names))
+    assert [line.name for line in baselines.read_all(tmp_path)[0].lines] == names
 
 
 def test_unknown_problems_list_the_known_ones(arena: Arena) -> None:
