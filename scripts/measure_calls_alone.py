@@ -6,8 +6,8 @@ rounds. In each round every shape is placed and captured anew; in every second r
 worker without a submission (`twin`) makes the judge's own calls before each round.
 
 Prints how far the times lie apart, in us: between processes, between rounds of one process, and between batches of one round; and
-how what was measured before loading goes with what was measured after. Adds each round to `--json FILE` at once. Rounds that the
-file already holds count too: `--processes 0` prints its tables again.
+how what was measured before loading goes with what was measured after. The judge's own part is in all of these times. Adds each
+round to `--json FILE` at once. Rounds of the same problem that the file already holds count too: `--processes 0` prints its tables.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import json
 import statistics
 import sys
 import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -25,14 +27,16 @@ from pathlib import Path
 from arena import catalog, paths
 from arena.errors import ArenaError
 from arena.judge import buffers, evaluation, problem_code, timing, worker_client
-from arena.judge.context import ScoringContext, Stopwatch
+from arena.judge.context import ScoringContext, Stopwatch, shape_text
 from arena.judge.device.detect import open_device
 from arena.judge.overhead import measure_overhead
 from arena.judge.problem_code import Shape
+from arena.judge.rejection import Rejection
 from arena.judge.sampling import GPU
 from arena.judge.score_math import trimmed_mean
 from arena.judge.sets import Seeds
-from arena.judge.worker_client import Worker
+from arena.judge.window import retried
+from arena.judge.worker_client import Uncapturable, Worker
 from arena.sandboxes.backends import backend
 from arena.submission import collect
 
@@ -43,9 +47,14 @@ TOTAL_S = 3600.0
 class Round:
     """One round of one process, in us, a number for each shape."""
 
+    problem: str
+    card: str
+    shapes: list[str]
     process: int
+    """Unique in a file."""
     number: int
-    mapped_anew: bool
+    mapping: int
+    """Grows whenever the buffers are mapped anew."""
     own_us: list[float]
     """The judge's own part before the oracle was loaded, first time."""
     own_again_us: list[float]
@@ -73,16 +82,18 @@ def batches_us(context: ScoringContext, worker: Worker, shape: Shape) -> list[fl
     """Batches of the oracle's calls alone, after placing and capturing it anew."""
     sets = buffers.place(context, worker, shape, "public", context.most_calls(shape))
     timing._warm_up(context, worker, sets, shape, "graph")
-    batches = [timing._alone(context, worker, sets, shape, "graph") for _ in range(context.sampling.alone_windows)]
+    alone = partial(timing._alone, context, worker, sets, shape, "graph")
+    batches = [retried(alone, timing.TIMING_TRIES) for _ in range(context.sampling.alone_windows)]
     return [trimmed_mean([window.elapsed_s * 1e6 for window, _ in batch]) for batch in batches]
 
 
-def measured(options: argparse.Namespace) -> list[Round]:
-    """All rounds of all processes."""
+def measured(options: argparse.Namespace, first_process: int) -> list[Round]:
+    """All rounds of all processes, which are numbered from `first_process` on."""
     problem, hardware = catalog.problem(options.problem), catalog.hardware(options.hardware)
     oracle = catalog.solutions(paths.problems() / problem.name, hardware.profile)["oracle"]
     submission = collect(oracle.parent, oracle.name)
     shapes, found = problem.shapes["gpu"], list[Round]()
+    names = [shape_text(shape) for shape in shapes]
     with open_device(hardware, options.gpu) as device, ExitStack() as stack:
         code = problem_code.load(problem, hardware.profile)
         sampling = replace(GPU, cold_bytes=device.sampling.cold_bytes, processes=options.processes, alone_windows=options.batches)
@@ -95,45 +106,54 @@ def measured(options: argparse.Namespace) -> list[Round]:
             worker.wait_until_ready(context.memory)
         first, second = ([own_us(context, worker, shapes) for _, worker in workers] for _ in range(2))
         evaluation._build(context, [(worker, shapes) for _, worker in workers], None, lambda text: None)
-        for process, (worker_stack, worker) in enumerate(workers):
+        for index, (worker_stack, worker) in enumerate(workers):
+            process, mapping = first_process + index, 0
             with worker_stack:
                 for number in range(options.rounds):
+                    evaluation._settled_gb_s(device.anchor_gb_s)
                     twin.resume()
                     beside = own_us(context, twin, shapes)
-                    mapped_anew = number % 2 == 1
-                    if mapped_anew:
+                    if number % 2 == 1:
                         buffers.release(context, worker)
+                        mapping += 1
                     buffers.reserve_for(context, worker, [(shape, context.most_calls(shape)) for shape in shapes])
                     times = [batches_us(context, worker, shape) for shape in shapes]
                     worker.freeze()
-                    mine = (first[process], second[process], beside, times, time.time())
-                    found.append(Round(process, number, mapped_anew, *mine))
-                    print(
-                        f"process {process}, round {number}: {[round(statistics.fmean(each), 1) for each in times]}",
-                        file=sys.stderr,
-                    )
+                    place = (problem.name, device.record.uuid or "", names, process, number, mapping)
+                    found.append(Round(*place, first[index], second[index], beside, times, time.time()))
+                    means = [round(statistics.fmean(each), 1) for each in times]
+                    print(f"process {process}, round {number}: {means}", file=sys.stderr)
                     if options.json:
                         with options.json.open("a") as file:
                             file.write(json.dumps(asdict(found[-1])) + "\n")
     return found
 
 
-def deviation(groups: list[list[float]]) -> float:
-    """The standard deviation within groups, pooled; 0 where each has one member."""
+def deviation(groups: list[list[float]]) -> float | None:
+    """The standard deviation within groups, pooled; None where each has one member."""
     squares = [(each - statistics.fmean(group)) ** 2 for group in groups for each in group]
     freedom = sum(len(group) - 1 for group in groups)
-    return (sum(squares) / freedom) ** 0.5 if freedom else 0.0
+    return (sum(squares) / freedom) ** 0.5 if freedom else None
 
 
-def correlation(rounds: list[Round], other: str) -> float:
-    """Of calls alone with `own_us`, `own_again_us` or `twin_us`, over all rounds and shapes, each less its shape's mean."""
-    pairs = list[tuple[float, float]]()
-    for shape in range(len(rounds[0].own_us)):
-        mine, others = [each.mean_us(shape) for each in rounds], [getattr(each, other)[shape] for each in rounds]
-        pairs += zip(
-            (one - statistics.fmean(mine) for one in mine), (one - statistics.fmean(others) for one in others), strict=True
-        )
-    return statistics.correlation(*zip(*pairs, strict=True))
+def shown(deviation_us: float | None) -> str:
+    """The number, or a dash."""
+    return "-" if deviation_us is None else f"{deviation_us:.2f}"
+
+
+def correlation(pairs: Sequence[tuple[float, float]]) -> str:
+    """Of these pairs; a dash where one side is the same in all."""
+    sides = list(zip(*pairs, strict=True))
+    return f"{statistics.correlation(*sides):.2f}" if all(len({*side}) > 1 for side in sides) else "-"
+
+
+def moved(rounds: list[Round], of: Callable[[Round, int], float]) -> list[float]:
+    """What `of` gives for all rounds and shapes, less the mean of its shape."""
+    found = list[float]()
+    for shape in range(len(rounds[0].shapes)):
+        values = [of(each, shape) for each in rounds]
+        found += [value - statistics.fmean(values) for value in values]
+    return found
 
 
 def tables(rounds: list[Round]) -> str:
@@ -142,9 +162,8 @@ def tables(rounds: list[Round]) -> str:
         "| shape | us | processes apart | rounds of one process | batches of one round | own part, processes apart |",
         "|---|---|---|---|---|---|",
     ]
-    processes = sorted({each.process for each in rounds})
-    by_process = [[each for each in rounds if each.process == process] for process in processes]
-    for shape in range(len(rounds[0].own_us)):
+    by_process = [[each for each in rounds if each.process == process] for process in sorted({each.process for each in rounds})]
+    for shape, name in enumerate(rounds[0].shapes):
         means = [statistics.fmean(each.mean_us(shape) for each in of_one) for of_one in by_process]
         apart = [
             deviation([means]),
@@ -152,14 +171,20 @@ def tables(rounds: list[Round]) -> str:
             deviation([each.batches_us[shape] for each in rounds]),
             deviation([[of_one[0].own_us[shape] for of_one in by_process]]),
         ]
-        cells = " | ".join(f"{each:.2f}" for each in apart)
+        cells = " | ".join(map(shown, apart))
         call_us = statistics.fmean(means) - statistics.fmean(of_one[0].own_us[shape] for of_one in by_process)
-        lines.append(f"| {shape} | {call_us:.1f} | {cells} |")
-    found = {other: correlation(rounds, other) for other in ("own_us", "own_again_us", "twin_us")}
-    lines += ["", "Correlation of calls alone with: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items())]
-    same = [[each for each in of_one if not each.mapped_anew] for of_one in by_process]
-    again = [[each.mean_us(shape) for each in of_one] for of_one in same for shape in range(len(rounds[0].own_us))]
-    lines.append(f"Rounds of one process in the same buffers: {deviation(again):.2f} us apart")
+        lines.append(f"| {name} | {call_us:.1f} | {cells} |")
+    alone, own = moved(rounds, Round.mean_us), moved(rounds, lambda each, shape: each.own_us[shape])
+    own_again = moved(rounds, lambda each, shape: each.own_again_us[shape])
+    twin = moved(rounds, lambda each, shape: each.twin_us[shape])
+    pairs = {"alone, own": (alone, own), "own, own again": (own, own_again), "alone, twin": (alone, twin)}
+    found = (f"{name} {correlation(list(zip(*both, strict=True)))}" for name, both in pairs.items())
+    same = defaultdict[tuple[int, int, int], list[float]](list)
+    for each in rounds:
+        for shape in range(len(each.shapes)):
+            same[each.process, each.mapping, shape].append(each.mean_us(shape))
+    lines += ["", f"Correlations: {'; '.join(found)}"]
+    lines.append(f"Rounds of one process in the same buffers: {shown(deviation(list(same.values())))} us apart")
     return "\n".join(lines)
 
 
@@ -175,11 +200,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file that every round is added to")
     options = parser.parse_args()
     kept = options.json.read_text().splitlines() if options.json and options.json.exists() else []
-    rounds = [Round(**json.loads(line)) for line in kept]
+    rounds = [each for each in (Round(**json.loads(line)) for line in kept) if each.problem == options.problem]
+    if catalog.hardware(options.hardware).profile != "gpu":
+        sys.exit(f"{options.hardware} has no calls alone: a CPU's clock has no change of context; name a GPU's hardware")
     try:
-        rounds += measured(options) if options.processes else []
-    except ArenaError as error:
-        sys.exit(str(error))
+        rounds += measured(options, 1 + max((each.process for each in rounds), default=-1)) if options.processes else []
+    except (ArenaError, Rejection, Uncapturable) as error:
+        kept_too = f"; {options.json} holds the rounds before" if options.json else ""
+        sys.exit(f"{type(error).__name__}: {error}{kept_too}")
     print(tables(rounds) if rounds else "no round: give --processes, or a --json FILE that holds some")
 
 
