@@ -7,7 +7,7 @@ worker without a submission (`twin`) makes the judge's own calls before each rou
 
 Prints how far the times lie apart, in us: between processes, between rounds of one process, and between batches of one round; and
 how what was measured before loading goes with what was measured after. The judge's own part is in all of these times. Adds each
-round to `--json FILE` at once. Rounds of the same problem that the file already holds count too: `--processes 0` prints its tables.
+round to `--json FILE` at once, and counts rounds of the problem that are there already: `--processes 0` prints their tables.
 """
 
 from __future__ import annotations

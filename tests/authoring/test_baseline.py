@@ -133,7 +133,7 @@ ABSENT = BaselineLine(name="rough", title="a rough one", verdict=None, message="
 CARD = {"name": "H200", "bandwidth_gb_s": 4800.0, "tflops": {}, "ceilings": "datasheet"}
 
 
-def test_added_lines_replace_and_a_line_that_did_not_run_does_not() -> None:
+def test_added_lines_replace_unless_they_did_not_run() -> None:
     faster = BaselineLine(name="eager", title="torch | eager", verdict="passed", fraction=0.3)
     fresh = record(lines=(NAIVE, faster, ABSENT), versions={"triton": "3.6.0"}, measured_at="2026-02-03T00:00:00Z")
     found = baselines.added(record(), fresh)

@@ -1,12 +1,17 @@
-"""How the worker times the judge's own calls: on a machine that keeps it from a processor, too. Clock and GPU are played here."""
+"""The judge's own calls and copies, timed on a machine that keeps its processes from a processor. The GPU is played here."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from arena.errors import JudgeError  # noqa: E402
+from arena.judge.device import gpu  # noqa: E402
 from arena.judge.worker import main  # noqa: E402
+from arena.judge.worker_client import Uncapturable, as_judge_failure  # noqa: E402
 
 CYCLES_PER_S, CALLS_S = 2e9, 30e-6
 
@@ -48,15 +53,21 @@ class Event:
         return (end.at_s - self.at_s) * 1e3
 
 
+def played(monkeypatch: Any) -> Gpu:
+    """A GPU in the place of torch's."""
+    found = Gpu()
+    monkeypatch.setattr(torch.cuda, "_sleep", found.spin)
+    monkeypatch.setattr(torch.cuda, "Event", found.event)
+    return found
+
+
 def reading(monkeypatch: Any, waits_s: list[float]) -> float:
     """The reading of calls that take CALLS_S, each of whose launches has the worker wait so long for a processor."""
-    gpu, waits = Gpu(), iter(waits_s)
-    monkeypatch.setattr(torch.cuda, "_sleep", gpu.spin)
-    monkeypatch.setattr(torch.cuda, "Event", gpu.event)
+    found, waits = played(monkeypatch), iter(waits_s)
 
     def launch() -> None:
-        gpu.now_s += next(waits)
-        gpu.queue(CALLS_S)
+        found.now_s += next(waits)
+        found.queue(CALLS_S)
 
     return main.seconds(launch)
 
@@ -73,3 +84,41 @@ def test_a_wait_for_a_processor_is_no_part_of_it(monkeypatch):
 def test_an_overloaded_machine_is_named(monkeypatch):
     with pytest.raises(RuntimeError, match="is the machine overloaded"):
         reading(monkeypatch, [1.0] * 20)
+
+
+def test_it_is_the_judge_s_failure():
+    with pytest.raises(JudgeError, match="could not time the judge's own calls: is the machine overloaded"), as_judge_failure():
+        raise Uncapturable(": is the machine overloaded?")
+
+
+COPY_S = 2 * gpu.ANCHOR_BYTES / 3e12
+
+
+def rate(monkeypatch: Any, wait_s: Callable[[int], float]) -> float:
+    """What the trusted copy reads at 3,000 GB/s where the host takes so long before it queues the copy of that number."""
+    found, copies = played(monkeypatch), 0
+
+    def copy(source: object) -> None:
+        nonlocal copies
+        found.now_s += wait_s(copies)
+        found.queue(COPY_S)
+        copies += 1
+
+    memory = SimpleNamespace(copy_=copy)
+    monkeypatch.setattr(torch, "zeros", lambda *size, **how: memory)
+    monkeypatch.setattr(torch, "empty_like", lambda source: memory)
+    return gpu._anchor(0)()
+
+
+@pytest.mark.parametrize("wait_s", [5e-6, 100e-6, 0.9 * COPY_S], ids=["quiet", "busy", "as slow as the GPU"])
+def test_a_busy_host_does_not_slow_the_trusted_copy(monkeypatch, wait_s):
+    assert rate(monkeypatch, lambda number: wait_s) == pytest.approx(3000)
+
+
+def test_a_host_that_is_slow_now_and_then_does_not_either(monkeypatch):
+    assert rate(monkeypatch, lambda number: 5e-3 if number % 7 == 0 else 5e-6) == pytest.approx(3000)
+
+
+def test_a_slower_gpu_reads_slower(monkeypatch):
+    monkeypatch.setattr(f"{__name__}.COPY_S", COPY_S / 0.9)
+    assert rate(monkeypatch, lambda number: 5e-6) == pytest.approx(2700)

@@ -87,7 +87,7 @@ def test_latency_shapes_have_a_launch_mode_of_their_own(more, launch_mode):
 
 
 def test_calls_that_do_not_fit_into_the_queue_go_one_by_one():
-    """Some hundred calls of some hundred kernels each fill the cold windows of the small shapes of `topk_bitonic`."""
+    """Some hundred calls of some hundred kernels fill the cold window of one of these small shapes; the mode is that of all."""
     path = catalog.solutions(catalog.problem_folder("topk_bitonic"), "gpu")["naive"]
     small = catalog.problem("topk_bitonic").latency["gpu"]
     result = scored(collect(path.parent, path.name), small, "topk_bitonic", slice(3, 4))
