@@ -95,7 +95,7 @@ COPY_S = 2 * gpu.ANCHOR_BYTES / 3e12
 
 
 def rate(monkeypatch: Any, wait_s: Callable[[int], float]) -> float:
-    """The second reading of the trusted copy at 3,000 GB/s, where the host takes so long before it queues the copy of that number."""
+    """The second reading of the trusted copy at 3,000 GB/s, where the host takes so long before it queues a copy."""
     found, copies = played(monkeypatch), 0
 
     def copy(source: object) -> None:
