@@ -260,7 +260,8 @@ def test_an_oracle_no_faster_than_naive_fails(arena: Arena) -> None:
         ((0.5, 0.9, 0.91), "cpu", True, "1.11%"),
         ((0.5, 0.9, 0.5, 0.9), "cpu", False, "80.00%"),
         ((0.5, 0.503), "gpu", True, "0.60%"),
-        ((0.5, 0.51), "gpu", False, "2.00%"),
+        ((0.5, 0.51, 0.509), "gpu", True, "0.20%"),
+        ((0.5, 0.51, 0.5), "gpu", False, "1.96%"),
     ],
 )
 def test_the_oracle_is_scored_until_two_scores_agree(fractions, profile, ok, got):
