@@ -189,7 +189,8 @@ def main() -> None:
                     row | {"call": trimmed_mean(seen[1:]), "wake": trimmed_mean(wakes[1:]), "both": trimmed_mean(both[1:])}
                 )
         every += rows
-        longer, woken = statistics.fmean(row["call"] - row["among"] for row in rows), statistics.fmean(row["wake"] for row in rows)
+        longer = statistics.fmean(row["call"] - row["among"] for row in rows)
+        woken = statistics.fmean(row["wake"] for row in rows)
         alike = f"among {statistics.fmean(among):7.2f} sd {statistics.stdev(among):.2f}"
         print(f"{case:18} {alike} | seen {longer:+7.2f}, {apart(rows, 'call')}")
         print(f"{'':18} wake {woken:.1f}, {apart(rows, 'wake')} | with it {apart(rows, 'both')}")
