@@ -38,7 +38,7 @@ def main() -> None:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as cache:
         # Without the second, the compiling processes' times would count as measured.
-        os.environ |= {"TRITON_CACHE_DIR": cache, "FLA_CACHE_RESULTS": "0"}
+        os.environ |= {"TRITON_CACHE_DIR": cache, "FLA_CACHE_RESULTS": "0", "FLA_CACHE_MODE": "disabled"}
         shares = [f"{index}/{options.processes}" for index in range(options.processes)]
         compiling = [subprocess.Popen([sys.executable, __file__, "--share", share]) for share in shares]
         if any([process.wait() for process in compiling]):
@@ -86,8 +86,10 @@ def chosen() -> dict[str, dict[str, Any]]:
 
     found = {}
     for tuner in gc.get_objects():
-        if isinstance(tuner, CachedAutotuner) and tuner.cache:
-            config = next(iter(tuner.cache.values()))
+        if type(tuner) is CachedAutotuner and tuner.cache:  # isinstance would ask proxies of things that are gone
+            config, *others = tuner.cache.values()
+            if others:
+                raise SystemExit(f"{tuner.kernel_name} was tuned for {1 + len(others)} keys: the baseline holds one choice")
             found[tuner.kernel_name] = {"kwargs": config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
     return dict(sorted(found.items()))
 

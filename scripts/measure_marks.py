@@ -145,6 +145,8 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=28, help="of each kind, in each process and round")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.processes < 2 or options.calls < 3:
+        parser.error("distances need --processes 2 and --calls 3 at least")
     import torch
     from torch import multiprocessing
 
@@ -154,8 +156,9 @@ def main() -> None:
         fd = os.memfd_create("words")
         os.ftruncate(fd, PAGE_BYTES)
         here, there = multiprocessing.Pipe()
-        process = spawn.Process(target=worker, args=(os.getpid(), fd, there))
+        process = spawn.Process(target=worker, args=(os.getpid(), fd, there), daemon=True)
         process.start()
+        there.close()
         workers.append((process, here, np.frombuffer(mmap.mmap(fd, PAGE_BYTES), dtype=np.uint32)))
     for _, pipe, _ in workers:
         pipe.recv()
