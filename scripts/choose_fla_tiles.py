@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
+from importlib.metadata import version
 from typing import Any
 
 from arena import catalog, paths
@@ -49,7 +49,9 @@ def main() -> None:
     print(f"chosen after {time.monotonic() - started:.0f} s", file=sys.stderr)
     print(json.dumps(tiles, indent=4))
     if options.write:
-        write(tiles)
+        import torch
+
+        write(tiles, f"fla-core {version('fla-core')}, {torch.cuda.get_device_name()}")
 
 
 def call() -> None:
@@ -94,11 +96,14 @@ def chosen() -> dict[str, dict[str, Any]]:
     return dict(sorted(found.items()))
 
 
-def write(tiles: dict[str, dict[str, Any]]) -> None:
-    """Put the choice into the baseline's file."""
-    path = Path(paths.problems()) / PROBLEM / "baselines" / "fla_gpu.py"
+def write(tiles: dict[str, dict[str, Any]], where: str) -> None:
+    """Put the choice into the baseline's file, and where it was made."""
+    path = paths.problems() / PROBLEM / "baselines" / "fla_gpu.py"
     lines = "".join(f'    "{name}": {json.dumps(tile)},\n' for name, tile in tiles.items())
-    path.write_text(re.sub(r"(?s)TILES = \{.*?\n?\}\n", f"TILES = {{\n{lines}}}\n", path.read_text(), count=1))
+    text, found = re.subn(r"(?ms)^TILES = \{.*?^\}\n", lambda _: f"TILES = {{  # {where}\n{lines}}}\n", path.read_text(), count=1)
+    if not found:
+        raise SystemExit(f"{path}: has no TILES: the choice above was not written")
+    path.write_text(text)
 
 
 if __name__ == "__main__":

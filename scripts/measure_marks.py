@@ -21,14 +21,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from arena import catalog, paths
 from arena.judge import problem_code
 from arena.judge.score_math import trimmed_mean
+
+if TYPE_CHECKING:
+    from torch.cuda import CUDAGraph
 
 PAGE_BYTES, WORD_BYTES = 4096, 64
 """The page that both sides map; each of its three words has a line of its own: the gate, the beginning, the end."""
@@ -58,7 +60,7 @@ def calls(case: str) -> list[Callable[[], object]]:
     return [partial(solution, *each) for each in sets]
 
 
-def worker(pid: int, fd: int, pipe: Any) -> None:  # noqa: ANN401  multiprocessing names no type for its pipes
+def worker(pid: int, fd: int, pipe: Connection) -> None:
     """Obey: a name makes the graphs of a case, a number plays one call, None ends."""
     import torch
     from cuda.bindings import driver
@@ -73,7 +75,7 @@ def worker(pid: int, fd: int, pipe: Any) -> None:  # noqa: ANN401  multiprocessi
     gate, begin, end = (
         int(cuda_driver.call(driver.cuMemHostGetDevicePointer, start, 0)) + WORD_BYTES * number for number in range(3)
     )
-    graphs: list[torch.cuda.CUDAGraph] = []
+    graphs: list[CUDAGraph] = []
     pipe.send("ready")
     while (order := pipe.recv()) is not None:
         if isinstance(order, str):
@@ -92,7 +94,7 @@ def worker(pid: int, fd: int, pipe: Any) -> None:  # noqa: ANN401  multiprocessi
         pipe.send("over")
 
 
-def captured(call: Callable[[], object]) -> Any:  # noqa: ANN401  torch is imported late
+def captured(call: Callable[[], object]) -> CUDAGraph:
     """The call as a CUDA graph."""
     import torch
 
@@ -105,7 +107,7 @@ def captured(call: Callable[[], object]) -> Any:  # noqa: ANN401  torch is impor
     return graph
 
 
-def among_us(graphs: Sequence[Any]) -> float:
+def among_us(graphs: Sequence[CUDAGraph]) -> float:
     """What a call takes among others, by events around nine."""
     import torch
 
@@ -122,7 +124,7 @@ def among_us(graphs: Sequence[Any]) -> float:
     return statistics.median(found)
 
 
-def seen_ns(words: Any, number: int, value: int) -> int:  # noqa: ANN401  numpy's array of words
+def seen_ns(words: memoryview, number: int, value: int) -> int:
     """When this word of the page has the value."""
     limit_ns = time.perf_counter_ns() + int(LIMIT_S * 1e9)
     while words[number * WORD_BYTES // 4] != value:
@@ -159,7 +161,7 @@ def main() -> None:
         process = spawn.Process(target=worker, args=(os.getpid(), fd, there), daemon=True)
         process.start()
         there.close()
-        workers.append((process, here, np.frombuffer(mmap.mmap(fd, PAGE_BYTES), dtype=np.uint32)))
+        workers.append((process, here, memoryview(mmap.mmap(fd, PAGE_BYTES)).cast("I")))
     for _, pipe, _ in workers:
         pipe.recv()
     every, number = list[Row](), 0

@@ -1,8 +1,8 @@
 # baseline: flash-linear-attention, chunk_kda, its tiles chosen before
 # needs: fla
 # On its own the package tries some 80 variants of its kernels for each number of heads, which takes minutes. TILES are those that
-# version 0.6.0 chose on the first timed shape (scripts/choose_fla_tiles.py on an H200), given to it in the way that it documents.
-# Kernels that another version names otherwise are tuned again.
+# it chose on the first timed shape (scripts/choose_fla_tiles.py), given to it in the way that it documents. Kernels that another
+# version names otherwise are tuned again.
 # ruff: noqa: E402
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-TILES = {
+TILES = {  # fla-core 0.6.0, NVIDIA H200
     "chunk_gated_delta_rule_fwd_kernel_h_blockdim64": {"kwargs": {"BV": 32}, "num_warps": 4, "num_stages": 3},
     "chunk_gla_fwd_kernel_o": {"kwargs": {"BK": 64, "BV": 128}, "num_warps": 4, "num_stages": 2},
     "chunk_kda_fwd_kernel_inter_solve_fused": {"kwargs": {"BK": 32}, "num_warps": 1, "num_stages": 3},
