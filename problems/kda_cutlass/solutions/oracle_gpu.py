@@ -9,13 +9,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# Tiling. `inside` has one program per chunk of C = 64 tokens and head, B * H * T / 64 in all, with tiles of C x D and C x C that
-# one warpgroup multiplies. ptxas then spills 1.2 KB of registers a thread, yet two warpgroups, which spill none, made the whole a
-# quarter slower (both measured before decay was taken in blocks). `across` has one program per head and COLUMNS
-# columns of its state (columns never meet), D x COLUMNS in fp32 registers, and takes four small products through each chunk.
-# COLUMNS is halved until the programs fill the device: B * H heads are all the parallelism that there is.
-# A chunk passes from one to the other as four bf16 tiles and its C x C products, 72 KB at D = 128: with them a call moves
-# about 2.3 times the least bytes.
+# Tiling. A program of `flat` or `steep` has one chunk of C = 64 tokens of one head; there are B * H * T / 64. It goes through D
+# in parts of channels: a whole tile of C x D takes so many registers that they spill. `flat` does every chunk whose decay one
+# product can hold, three quarters of the public ones, with few registers and so with more programs on a multiprocessor. `steep`
+# does the rest. `across` has one program per head and COLUMNS columns of its state (columns never meet), D x COLUMNS in fp32
+# registers, and takes four small products through each chunk. COLUMNS is halved until the programs fill the device: B * H heads
+# are all the parallelism there is. A chunk passes from one to the other as four bf16 tiles and its C x C products, 72 KB at D =
+# 128.
 C = tl.constexpr(64)
 LOG2E = tl.constexpr(math.log2(math.e))
 STEEP = tl.constexpr(100.0)
@@ -34,61 +34,110 @@ def inverted(A, row, column):
     return X
 
 
+@triton.jit
+def finish(known, answered, v, beta, seen, sought, target, token, live, own, row, scale, D: tl.constexpr):
+    """From the products of a chunk's tokens, what its queries find in the chunk itself, and what its tokens write: (I + A)^-1
+    times the weighted values, and times the weighted keys, which `across` multiplies with the state."""
+    line = own * C + row
+    answered = tl.where(row[:, None] >= row[None, :], answered, 0.0) * scale
+    tl.store(seen + line[:, None] * C + row[None, :], answered.to(tl.bfloat16))
+    weight = tl.load(beta + token, mask=live, other=0.0).to(tl.float32)
+    A = tl.where(row[:, None] > row[None, :], known * weight[None, :], 0.0)
+    solved = (weight[:, None] * inverted(A, row[:, None], row[None, :])).to(tl.bfloat16)
+    part: tl.constexpr = 64 if D > 64 else D
+    for first in tl.range(0, D, part):
+        d = first + tl.arange(0, part)
+        tile = line[:, None] * D + d[None, :]
+        values = tl.load(v + token[:, None] * D + d[None, :], mask=live[:, None], other=0.0)
+        tl.store(target + tile, tl.dot(solved, values).to(tl.bfloat16))
+        keys = tl.load(sought + tile)
+        tl.store(sought + tile, tl.dot(solved, keys).to(tl.bfloat16))
+
+
 @triton.jit(do_not_specialize=["T", "chunks", "H"])
-def inside(
-    q, k, v, g, beta, asked, sought, written, target, seen, fade, T, chunks, H, scale, D: tl.constexpr
+def flat(
+    q, k, v, g, beta, asked, sought, written, target, seen, fade, left, T, chunks, H, scale, D: tl.constexpr
 ):  # fmt: skip
-    """What a chunk's tokens are to each other, so that `across` need only know the state before the chunk."""
+    """Stores the tiles of every chunk, and finishes those whose decay is flat; `left` says which are left to `steep`."""
     h = tl.program_id(0) % H
     chunk = tl.program_id(0) // H % chunks
     b = tl.program_id(0) // H // chunks
-    row, d = tl.arange(0, C), tl.arange(0, D)
+    row = tl.arange(0, C)
     live = chunk * C + row < T
     token = (b.to(tl.int64) * T + chunk * C + row) * H + h
-    place = token[:, None] * D + d[None, :]
-    # Dead rows have zero keys, queries, values and decays: they change nothing.
-    G = tl.cumsum(tl.load(g + place, mask=live[:, None], other=0.0), 0) * LOG2E
-    keys = tl.load(k + place, mask=live[:, None], other=0.0).to(tl.float32)
-    queries = tl.load(q + place, mask=live[:, None], other=0.0).to(tl.float32)
-    weight = tl.load(beta + token, mask=live, other=0.0).to(tl.float32)
-
-    # 2^(G_i - G_j) as 2^(G_i - M) 2^(M - G_j), with M the sum of g in the middle of a block of tokens. If decay is too steep for
-    # that, only pairs on either side of M, where both factors are at most about 1, and then the same in blocks half as large. M
-    # is rounded to bf16, for both factors alike, so that one product picks the middle of every block.
+    own = (b.to(tl.int64) * H + h) * chunks + chunk
     known = tl.zeros([C, C], tl.float32)
     answered = tl.zeros([C, C], tl.float32)
-    half = C // 2
-    while half > 0:
-        size = 2 * half
-        middle = tl.where(row[None, :] == (row // size * size + half)[:, None], 1.0, 0.0).to(tl.bfloat16)
-        slope = G - tl.dot(middle, G.to(tl.bfloat16))
-        flat = tl.where(half > 1, tl.max(tl.max(tl.abs(slope), 1), 0), 0.0) < STEEP
-        slope = tl.minimum(tl.maximum(slope, -STEEP), STEEP)
-        shrunk = tl.exp2(slope)
-        grown = tl.trans((keys * tl.exp2(-slope)).to(tl.bfloat16))
-        apart = (row[:, None] // half != row[None, :] // half) & (row[:, None] > row[None, :])
-        near = row[:, None] // size == row[None, :] // size
-        pair = near & (apart | (tl.zeros([C, C], tl.int32) + flat.to(tl.int32) > 0))
-        known = tl.where(pair, tl.dot((keys * shrunk).to(tl.bfloat16), grown), known)
-        answered = tl.where(pair, tl.dot((queries * shrunk).to(tl.bfloat16), grown), answered)
-        half = tl.where(flat, 0, half // 2)
-    # Everything that is done is stored before the inverse, which wants the registers.
-    own = (b.to(tl.int64) * H + h) * chunks + chunk
-    line = own * C + row
-    tile = line[:, None] * D + d[None, :]
-    answered = tl.where(row[:, None] >= row[None, :], answered, 0.0) * scale
-    tl.store(seen + line[:, None] * C + row[None, :], answered.to(tl.bfloat16))
-    start, last = tl.exp2(G), tl.min(G, 0)
-    tl.store(asked + tile, (queries * start * scale).to(tl.bfloat16))
-    tl.store(written + tile, (keys * tl.exp2(last[None, :] - G)).to(tl.bfloat16))
-    tl.store(fade + own * D + d, tl.exp2(last))
-    keys = (keys * start).to(tl.bfloat16)
+    steepest = 0.0
+    part: tl.constexpr = 32 if D > 32 else D
+    for first in tl.range(0, D, part):
+        d = first + tl.arange(0, part)
+        place = token[:, None] * D + d[None, :]
+        tile = (own * C + row)[:, None] * D + d[None, :]
+        # Dead rows have zero keys, queries, values and decays: they change nothing.
+        G = tl.cumsum(tl.load(g + place, mask=live[:, None], other=0.0), 0) * LOG2E
+        # 2^(G_i - G_j) as 2^(G_i - M) 2^(M - G_j), with M the sum of g in the middle of the chunk.
+        M = tl.sum(tl.where(row[:, None] == C // 2, G, 0.0), 0)
+        last = tl.min(G, 0)
+        steepest = tl.maximum(steepest, tl.max(tl.maximum(-M, M - last), 0))
+        keys = tl.load(k + place, mask=live[:, None], other=0.0).to(tl.float32)
+        shrunk, start = tl.exp2(G - M[None, :]), tl.exp2(G)
+        grown = tl.trans((keys * tl.exp2(M[None, :] - G)).to(tl.bfloat16))
+        known = tl.dot((keys * shrunk).to(tl.bfloat16), grown, known)
+        tl.store(written + tile, (keys * tl.exp2(last[None, :] - G)).to(tl.bfloat16))
+        tl.store(sought + tile, (keys * start).to(tl.bfloat16))
+        tl.store(fade + own * D + d, tl.exp2(last))
+        queries = tl.load(q + place, mask=live[:, None], other=0.0).to(tl.float32)
+        answered = tl.dot((queries * shrunk).to(tl.bfloat16), grown, answered)
+        tl.store(asked + tile, (queries * start * scale).to(tl.bfloat16))
+    tl.store(left + own, (steepest >= STEEP).to(tl.int8))
+    if steepest < STEEP:
+        tl.debug_barrier()  # `finish` reads what was stored
+        finish(known, answered, v, beta, seen, sought, target, token, live, own, row, scale, D)
 
-    A = tl.where(row[:, None] > row[None, :], known * weight[None, :], 0.0)
-    solved = (weight[:, None] * inverted(A, row[:, None], row[None, :])).to(tl.bfloat16)
-    tl.store(sought + tile, tl.dot(solved, keys).to(tl.bfloat16))
-    values = tl.load(v + place, mask=live[:, None], other=0.0)
-    tl.store(target + tile, tl.dot(solved, values).to(tl.bfloat16))
+
+@triton.jit(do_not_specialize=["T", "chunks", "H"])
+def steep(
+    q, k, v, g, beta, sought, target, seen, left, T, chunks, H, scale, D: tl.constexpr
+):  # fmt: skip
+    """Finishes the chunks that `flat` left."""
+    h = tl.program_id(0) % H
+    chunk = tl.program_id(0) // H % chunks
+    b = tl.program_id(0) // H // chunks
+    row = tl.arange(0, C)
+    live = chunk * C + row < T
+    token = (b.to(tl.int64) * T + chunk * C + row) * H + h
+    own = (b.to(tl.int64) * H + h) * chunks + chunk
+    if tl.load(left + own) == 0:
+        return
+    known = tl.zeros([C, C], tl.float32)
+    answered = tl.zeros([C, C], tl.float32)
+    part: tl.constexpr = 64 if D > 64 else D
+    for first in tl.range(0, D, part):
+        d = first + tl.arange(0, part)
+        place = token[:, None] * D + d[None, :]
+        G = tl.cumsum(tl.load(g + place, mask=live[:, None], other=0.0), 0) * LOG2E
+        keys = tl.load(k + place, mask=live[:, None], other=0.0).to(tl.float32)
+        queries = tl.load(q + place, mask=live[:, None], other=0.0).to(tl.float32)
+        # As in `flat`, but only pairs on either side of M, where both factors are at most about 1; then the same in blocks of
+        # tokens half as large, until decay is flat in all of them. M is rounded to bf16, for both factors alike, so that one
+        # product picks the middle of every block.
+        half = C // 2
+        while half > 0:
+            size = 2 * half
+            middle = tl.where(row[None, :] == (row // size * size + half)[:, None], 1.0, 0.0).to(tl.bfloat16)
+            slope = G - tl.dot(middle, G.to(tl.bfloat16))
+            level = tl.where(half > 1, tl.max(tl.max(tl.abs(slope), 1), 0), 0.0) < STEEP
+            slope = tl.minimum(tl.maximum(slope, -STEEP), STEEP)
+            shrunk = tl.exp2(slope)
+            grown = tl.trans((keys * tl.exp2(-slope)).to(tl.bfloat16))
+            apart = (row[:, None] // half != row[None, :] // half) & (row[:, None] > row[None, :])
+            near = row[:, None] // size == row[None, :] // size
+            pair = near & (apart | (tl.zeros([C, C], tl.int32) + level.to(tl.int32) > 0))
+            known += tl.where(pair, tl.dot((keys * shrunk).to(tl.bfloat16), grown), 0.0)
+            answered += tl.where(pair, tl.dot((queries * shrunk).to(tl.bfloat16), grown), 0.0)
+            half = tl.where(level, 0, half // 2)
+    finish(known, answered, v, beta, seen, sought, target, token, live, own, row, scale, D)
 
 
 @triton.jit(do_not_specialize=["T", "chunks", "H"])
@@ -126,10 +175,12 @@ def solution(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tenso
     asked, sought, written, target = q.new_empty(4, B * H * chunks * C.value, D)
     seen = q.new_empty(B * H * chunks * C.value, C.value)
     fade = g.new_empty(B * H * chunks, D)
-    inside[(B * H * chunks,)](
-        q, k, v, g, beta, asked, sought, written, target, seen, fade, T, chunks, H, 1 / math.sqrt(D), D=D,
-        num_warps=4, num_stages=1,
-    )  # fmt: skip
+    left = torch.empty(B * H * chunks, dtype=torch.int8, device=q.device)
+    grid, sizes = (B * H * chunks,), (T, chunks, H, 1 / math.sqrt(D))
+    flat[grid](
+        q, k, v, g, beta, asked, sought, written, target, seen, fade, left, *sizes, D=D, num_warps=4, num_stages=1, maxnreg=168
+    )
+    steep[grid](q, k, v, g, beta, sought, target, seen, left, *sizes, D=D, num_warps=4, num_stages=1)
     columns, processors = min(D, 64), torch.cuda.get_device_properties(q.device).multi_processor_count
     while columns > 16 and B * H * (D // columns) < processors * 2 // 3:
         columns //= 2
