@@ -62,7 +62,7 @@ def table(results: list[Passed]) -> list[str]:
     for number, shape in enumerate(results[0].shapes):
         same = [result.shapes[number] for result in results]
         most, middle = deviations([one.peak_fraction for one in same])
-        ratio = statistics.median((one.alone_s or one.measured_s) / one.measured_s for one in same)
+        ratio = statistics.median((one.alone_s or one.measured_s) / (one.among_s or one.measured_s) for one in same)
         name = " ".join(f"{key}={value}" for key, value in shape.shape.items())
         fraction = statistics.median(one.peak_fraction for one in same)
         rows.append(f"| {name} | {fraction:.4f} | {most:.2%} | {middle:.2%} | {ratio:.3f} | {shape.launch_mode} |")

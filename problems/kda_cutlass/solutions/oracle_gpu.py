@@ -14,8 +14,7 @@ from torch import Tensor
 # product can hold, three quarters of the public ones, with few registers and so with more programs on a multiprocessor. `steep`
 # does the rest. `across` has one program per head and COLUMNS columns of its state (columns never meet), D x COLUMNS in fp32
 # registers, and takes four small products through each chunk. COLUMNS is halved until the programs fill the device: B * H heads
-# are all the parallelism there is. A chunk passes from one to the other as four bf16 tiles and its C x C products, 72 KB at D =
-# 128.
+# are all the parallelism there is. A chunk passes to `across` as four bf16 tiles and its C x C products, 72 KB at D=128.
 C = tl.constexpr(64)
 LOG2E = tl.constexpr(math.log2(math.e))
 STEEP = tl.constexpr(100.0)

@@ -5,7 +5,7 @@
 # ruff: noqa: F821
 import torch
 
-honest, streams, window = solution, [], {"first": None, "begun": None, "count": 0}
+honest, streams, window = solution, [], {"rows": 0, "last": 0, "stride": None, "begun": None, "count": 0}
 
 
 def solution(*tensors):
@@ -16,12 +16,15 @@ def solution(*tensors):
         streams.extend(torch.cuda.Stream() for _ in range(4))
     side = streams[window["count"] % 4]
     window["count"] += 1
-    # The sets lie one behind the other: the lowest address begins a window, after the gate.
-    if window["first"] is None or address <= window["first"] or len(tensors[0]) != window["rows"]:
-        window.update(first=address, rows=len(tensors[0]))
-        side.wait_stream(main)
-    else:
+    # The sets lie one behind the other: a call on any but the next one begins a window, and has to wait for the gate.
+    if len(tensors[0]) != window["rows"]:
+        window.update(rows=len(tensors[0]), last=address, stride=None)
+    step, window["last"] = address - window["last"], address
+    if step > 0 and (window["stride"] is None or step <= window["stride"]):
+        window["stride"] = step
         side.wait_event(window["begun"])
+    else:
+        side.wait_stream(main)
     window["begun"] = side.record_event()
     with torch.cuda.stream(side):
         honest(*tensors)

@@ -1,0 +1,45 @@
+"""The judge's own part of a window on a GPU, from windows of its own calls. The GPU is played here."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from arena.judge import gpu_window, overhead  # noqa: E402
+from arena.judge.sampling import GPU  # noqa: E402
+from arena.judge.sets import WindowResult  # noqa: E402
+
+CALLS, SPIN_S, PART_S = 40, 2e-6, {None: 290e-6, "graph": 320e-6, "stream": 315e-6}
+
+
+class Worker:
+    """A worker whose windows leave it stopped, and which obeys no order then."""
+
+    stopped = False
+
+    def order(self, op: str, limit_s: float) -> float:
+        assert (op, self.stopped) == ("capture", False)
+        return CALLS * SPIN_S
+
+    def window(self, sets: Any, inputs: Any, prepare: Any, launch_mode: Any, *how: Any, alone: int | None) -> list[WindowResult]:
+        self.stopped = True
+        if alone is None:
+            return [WindowResult(PART_S[None] + len(inputs) * SPIN_S, 1e-4, inputs, {})]
+        late = [1e-3] * 4  # a machine that takes its time
+        usual = [PART_S[launch_mode] + SPIN_S] * (len(inputs) - 1 - len(late))
+        return [WindowResult(elapsed_s, 1e-5, inputs, {}, False) for elapsed_s in late + usual]
+
+
+def test_own_calls_are_taken_off_the_windows_that_they_were_in(monkeypatch):
+    """Windows that come late are no part of what a call costs: that would be taken off the submission's."""
+    monkeypatch.setattr(gpu_window, "run", Worker.window)
+    monkeypatch.setattr(overhead, "place", lambda *where: None)
+    most_calls = lambda shape: CALLS  # noqa: E731
+    context: Any = SimpleNamespace(sampling=GPU, most_calls=most_calls, memory=SimpleNamespace(kind="cuda"))
+    worker: Any = Worker()
+    found = overhead.measure_overhead(context, worker, {"N": 1})
+    assert found.window_s == pytest.approx(PART_S[None])
+    assert found.alone_s == pytest.approx({mode: PART_S[mode] for mode in ("graph", "stream")})
+    assert (found.calls, found.publish_s, found.alone_publish_s) == (CALLS, 1e-4, 1e-5)
