@@ -36,8 +36,8 @@ def test_own_calls_are_taken_off_the_windows_that_they_were_in(monkeypatch):
     """Windows that come late are no part of what a call costs: that would be taken off the submission's."""
     monkeypatch.setattr(gpu_window, "run", Worker.window)
     monkeypatch.setattr(overhead, "place", lambda *where: None)
-    most_calls = lambda shape: CALLS  # noqa: E731
-    context: Any = SimpleNamespace(sampling=GPU, most_calls=most_calls, memory=SimpleNamespace(kind="cuda"))
+    memory = SimpleNamespace(kind="cuda")
+    context: Any = SimpleNamespace(sampling=GPU, most_calls=lambda shape: CALLS, memory=memory)
     worker: Any = Worker()
     found = overhead.measure_overhead(context, worker, {"N": 1})
     assert found.window_s == pytest.approx(PART_S[None])

@@ -34,6 +34,19 @@ def inverted(A, row, column):
 
 
 @triton.jit
+def mine(T, chunks, H):
+    """A program's chunk: its rows, which of them are tokens, where these lie, and the chunk's number."""
+    h = tl.program_id(0) % H
+    chunk = tl.program_id(0) // H % chunks
+    b = tl.program_id(0) // H // chunks
+    row = tl.arange(0, C)
+    live = chunk * C + row < T
+    token = (b.to(tl.int64) * T + chunk * C + row) * H + h
+    own = (b.to(tl.int64) * H + h) * chunks + chunk
+    return row, live, token, own
+
+
+@triton.jit
 def finish(known, answered, v, beta, seen, sought, target, token, live, own, row, scale, D: tl.constexpr):
     """From the products of a chunk's tokens, what its queries find in the chunk itself, and what its tokens write: (I + A)^-1
     times the weighted values, and times the weighted keys, which `across` multiplies with the state."""
@@ -58,13 +71,7 @@ def flat(
     q, k, v, g, beta, asked, sought, written, target, seen, fade, left, T, chunks, H, scale, D: tl.constexpr
 ):  # fmt: skip
     """Stores the tiles of every chunk, and finishes those whose decay is flat; `left` says which are left to `steep`."""
-    h = tl.program_id(0) % H
-    chunk = tl.program_id(0) // H % chunks
-    b = tl.program_id(0) // H // chunks
-    row = tl.arange(0, C)
-    live = chunk * C + row < T
-    token = (b.to(tl.int64) * T + chunk * C + row) * H + h
-    own = (b.to(tl.int64) * H + h) * chunks + chunk
+    row, live, token, own = mine(T, chunks, H)
     known = tl.zeros([C, C], tl.float32)
     answered = tl.zeros([C, C], tl.float32)
     steepest = 0.0
@@ -100,13 +107,7 @@ def steep(
     q, k, v, g, beta, sought, target, seen, left, T, chunks, H, scale, D: tl.constexpr
 ):  # fmt: skip
     """Finishes the chunks that `flat` left."""
-    h = tl.program_id(0) % H
-    chunk = tl.program_id(0) // H % chunks
-    b = tl.program_id(0) // H // chunks
-    row = tl.arange(0, C)
-    live = chunk * C + row < T
-    token = (b.to(tl.int64) * T + chunk * C + row) * H + h
-    own = (b.to(tl.int64) * H + h) * chunks + chunk
+    row, live, token, own = mine(T, chunks, H)
     if tl.load(left + own) == 0:
         return
     known = tl.zeros([C, C], tl.float32)
