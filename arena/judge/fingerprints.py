@@ -15,6 +15,8 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
+from arena.judge.source_tree import parse
+
 RUN, WINDOW = 24, 8
 """Tokens of one hash, about three lines; and hashes of which one is kept. With 32 tokens honest kernels hold less of others by
 chance (0.14 for 0.19), but copies with a foreign statement after every fourth hold much less (0.51 for 0.67)."""
@@ -47,7 +49,7 @@ C_WORD = re.compile(rf"__\w+|{'|'.join(C_WORDS.split())}")
 def of_python(source: str) -> set[int]:
     """The fingerprints of a Python file and of C or CUDA code in its strings; raises what `ast.parse` and `tokenize` raise."""
     found = fingerprints(python_tokens(source))
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "{" in node.value and ";" in node.value:
             found |= fingerprints(c_tokens(node.value))
     return found
