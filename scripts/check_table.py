@@ -1,4 +1,4 @@
-"""Write docs/tables/check_<hardware>.md from what `arena check --all --json > FILE` found: `scripts/check_table.py FILE ...`.
+"""Write docs/tables/check_<hardware>.md from what `arena check --json > FILE` found: `scripts/check_table.py FILE ...`.
 
 Several files of one kind of hardware become one page, as where two GPUs shared the problems. A failed check is shown as such.
 """
@@ -22,10 +22,10 @@ def page(reports: Sequence[Outcome]) -> Iterator[str]:
     total_s = sum(report["seconds"] or 0 for report in reports)
     yield f"# What `arena check` found on {reports[0]['hardware']}"
     yield ""
-    yield f"Written by `scripts/check_table.py` from `arena check --all --hardware {reports[0]['hardware']} --json`."
+    yield f"Written by `scripts/check_table.py` from `arena check --hardware {reports[0]['hardware']} --json`."
     for where in sorted({where_from(report) for report in reports}):
         yield f"{where}."
-    yield f"{len(reports)} problems, {len(solutions)} solutions, {total_s / 60:.1f} minutes in all, one problem after another."
+    yield f"{len(reports)} problems, {len(solutions)} solutions, {total_s / 60:.1f} minutes, the problems' own added up."
     yield f"**Failed: {', '.join(failed)}.**" if failed else "Every check passed."
     yield ""
     yield "`seconds` is how long a solution's score took; checks run side by side, so they overlap."

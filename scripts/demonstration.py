@@ -2,7 +2,7 @@
 
     ARENA_HOME=.cache/demonstration python scripts/demonstration.py
 
-Sessions, judge and records are those of `arena run`. Only the timing is brief, as `arena check` has it for all but the oracle:
+Sessions, judge and records are those of `arena run`. Only the timing is brief, as `arena check` has it for most solutions:
 one process and three windows instead of three and seven or more. The pages say so. Exit code 1 when a built-in agent gets
 another verdict than it must.
 """

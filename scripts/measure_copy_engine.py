@@ -2,7 +2,7 @@
 
 Each of several processes has a stream that waits at the judge's gate, makes one call, and reports it as done. In this process one
 stream opens the gate and waits for that word, as the judge's does, which takes two changes of context. Beside it, from the gate's
-opening on, a second stream copies the word into the host's memory again and again, with a sample of what the calls write, and
+opening on, a second stream copies the word into the host's memory again and again, with a sample of what `copy` writes, and
 notes the time after each step.
 
 Prints for each kind of call, in us: what it takes among others, when a copy first saw the word, and the mark in the stream that
@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -34,10 +36,12 @@ ROWS, WIDTH_BYTES = 16, 16
 CHAIN = 16
 LATE_S = 1.0
 """The stream starts after this in any case, should the driver wait for it while a window is queued."""
+LIMIT_S = 5.0
+"""For one call."""
 
 
 def worker(gate_fd: int, data_fd: int) -> None:
-    """Say what each call takes among others, then obey: a line with a case, the first number and how many."""
+    """Print what each call takes among others, then obey: a line with a case, the first number and how many."""
     gate = cuda_driver.Gate(cuda_driver.attach(gate_fd, cuda_driver.GATE_BYTES, 0))
     data = cuda_driver.attach(data_fd, DATA_BYTES, 0).tensor
     a, b = (torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(2))
@@ -110,9 +114,15 @@ class Judge:
         for step, event in enumerate(self.events):
             self.step(step, int(gate.memory.address) + cuda_driver.DONE_OFFSET_BYTES, data)
             event.record(self.copies)
-        self.started.fill_(self.starts)
         late.cancel()
-        end.synchronize()
+        late.join()
+        if self.started.item() == self.starts:
+            sys.exit(f"queueing a window took more than {LATE_S} s, and not all of it was there in time: measure again")
+        self.started.fill_(self.starts)
+        until_s = time.monotonic() + LIMIT_S
+        while not end.query():
+            if time.monotonic() > until_s:
+                sys.exit(f"a call did not end in {LIMIT_S} s: has the worker failed?")
         self.copies.synchronize()
         hit = next((step for step, word in enumerate(self.words.tolist()) if word >= number), None)
         return None if hit is None else opened.elapsed_time(self.events[hit]) * 1e3, opened.elapsed_time(end) * 1e3
@@ -138,7 +148,8 @@ def measured(judge: Judge, rounds: int, batches: int) -> dict[str, Any]:
     command = [sys.executable, __file__, "--worker", str(gate_fd), str(data_fd)]
     gate, number, found = cuda_driver.Gate(gate_memory), 1, dict[str, Any]()
     fds, pipe = (gate_fd, data_fd), subprocess.PIPE
-    with subprocess.Popen(command, pass_fds=fds, stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen(command, pass_fds=fds, stdin=pipe, stdout=pipe, text=True) as process, ExitStack() as stack:
+        stack.callback(process.kill)
         assert process.stdin is not None and process.stdout is not None
         among = json.loads(process.stdout.readline())
         for case in CASES:
@@ -156,9 +167,10 @@ def measured(judge: Judge, rounds: int, batches: int) -> dict[str, Any]:
                     f"{case}: {len(windows) - len(seen)} of {len(windows)} calls ended after the last step: give --steps more"
                 )
             found[case] = {"among": among[case], "seen": trimmed_mean(seen), "end": trimmed_mean([end for _, end in windows])}
-        process.stdin.close()
     gate_memory.close()
     data.close()
+    os.close(gate_fd)
+    os.close(data_fd)
     return found
 
 
@@ -191,7 +203,9 @@ def main() -> None:
         worker(*options.worker)
         return
     if options.processes < 2:
-        sys.exit("--processes: two at least, since it is measured how far they lie apart")
+        parser.error("--processes: two at least, since it is measured how far they lie apart")
+    if options.rounds < 2:
+        parser.error("--rounds: two at least, since the first call of a batch does not count")
     torch.cuda.init()
     torch.zeros(1, device="cuda")
     judge = Judge(options.steps)

@@ -37,7 +37,7 @@ does it bring about that a solution passes its checks."""
 Samplings = Mapping[str, Sampling | None]
 """For each profile; None is the published sampling."""
 BRIEF: Samplings = {"gpu": replace(GPU, processes=1), "cpu": replace(CPU, processes=1, min_calls=4, min_windows=3, max_windows=3)}
-"""For the timing of all but the oracle, naive and the cheats, which must fail against the published sampling."""
+"""For all but the oracle's first score, naive and the cheats, which must fail against the published sampling."""
 ORACLE: Samplings = {"gpu": None, "cpu": replace(CPU, processes=1)}
 """For the oracle's first score. On a processor it is held against bounds so wide that one process is enough."""
 ONCE: dict[str, Any] = {"processes": 1, "min_windows": 1, "max_windows": 1, "audit_windows": 0, "kernels": False}
@@ -53,7 +53,7 @@ MOST_SCORES = {"gpu": 3, "cpu": 4}
 more than 1 % from the median (docs/measurements/judge.md)."""
 MOST_SPREAD = {"gpu": 0.01, "cpu": 0.25}
 """Largest relative difference between two scores of the oracle. On a processor shared with other machines, five scores
-in a row lay 12 % apart (docs/measurements/judge.md)."""
+in a row by the published sampling lay 12 % apart (docs/measurements/judge.md)."""
 
 VERSIONS = ("arena", "torch", "python", "kernel")
 """What a report keeps of a score's environment."""

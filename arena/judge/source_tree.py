@@ -4,8 +4,9 @@ import ast
 import threading
 
 ONE_AT_A_TIME = threading.RLock()
-"""CPython 3.11 counts how deep it is in a tree once for all threads. Where another thread parses meanwhile, `ast.parse` raises
-SystemError (https://github.com/python/cpython/issues/106905). Reentrant: making a tree may collect garbage, which may parse."""
+"""Early versions of CPython count how deep they are in a tree once for all threads. Where two threads make trees at once,
+`ast.parse` raises SystemError there (seen on 3.11.7; https://github.com/python/cpython/issues/106905). It may collect garbage,
+and what that calls may parse in the same thread: that ends with the same error, where a plain lock would wait for ever."""
 
 
 def parse(source: str) -> ast.Module:

@@ -6,6 +6,7 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
+from functools import cache
 from itertools import product
 from string import Formatter
 from typing import Literal
@@ -210,13 +211,17 @@ class Problem(Record):
 def evaluate(formula: str, names: Mapping[str, int]) -> float:
     """The value of a formula of names, numbers and `+ - * / // **`; ValueError when it holds anything else, or has no value."""
     try:
-        tree = ast.parse(formula, mode="eval")
-    except SyntaxError as error:
-        raise ValueError(f"not a formula ({error.msg})") from None
-    try:
-        return float(_value(tree.body, names))
+        return float(_value(_parsed(formula), names))
     except (ZeroDivisionError, OverflowError) as error:
         raise ValueError(str(error)) from None
+
+
+@cache  # a score asks for the same few formulas again and again
+def _parsed(formula: str) -> ast.expr:
+    try:
+        return ast.parse(formula, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"not a formula ({error.msg})") from None
 
 
 def _value(node: ast.expr, names: Mapping[str, int]) -> float:

@@ -14,6 +14,7 @@ from command import Arena, copy, needs_sandbox
 from arena.authoring import check
 from arena.authoring.side_by_side import side_by_side
 from arena.judge.evaluation import Untimed
+from arena.judge.sampling import CPU
 from arena.schema import Passed, Rejected, TimedShape
 
 pytestmark = needs_sandbox
@@ -178,6 +179,8 @@ def test_what_passes_its_checks_is_timed_alone(profile):
     published = {"cheat_race", "cheat_forge", *(["oracle"] if profile == "gpu" else [])}
     assert {name for name, each in samplings.items() if each is None} == published
     assert (samplings["oracle"], samplings["naive"]) == (check.ORACLE[profile], check.NAIVE[profile])
+    oracle = samplings["oracle"]
+    assert oracle is None if profile == "gpu" else (oracle.processes, oracle.min_windows) == (1, CPU.min_windows)
     assert {samplings[name] for name in briefly} == {check.BRIEF[profile]}
     assert {one.name for one in scored[-4:]} == {"wrong_b", "wrong_c", "cheat_race", "cheat_forge"}
 
