@@ -146,7 +146,9 @@ def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
 def test_baseline_outside_the_tolerance_skips_latency_shapes(tmp_path: Path) -> None:
     asked = baseline.without_tolerance(problem(tmp_path))
     assert scored(ROUGH, asked).verdict == "crashed"
-    assert scored(ROUGH, asked, hidden=False).latency == ()
+    result = scored(ROUGH, asked, hidden=False)
+    assert isinstance(result, Passed), result.message
+    assert result.latency == ()
 
 
 # ------------------------------------------------------------------ the agent's side
