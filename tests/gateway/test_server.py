@@ -626,6 +626,22 @@ def test_ending_the_sandbox_causes_no_fault(tmp_path: Path, monkeypatch: pytest.
         assert (agent.gateway.last_failure, agent.gateway.stop, agent.gateway.refused) == ("", None, False)
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_program_may_end_by_the_head_of_a_failure(tmp_path: Path, ended: bool):
+    """The text that names the account's fault comes later, and the run does not count all the same."""
+    text = json.dumps({"error": {"code": "insufficient_quota", "message": "no credit"}}).encode()
+    with run(tmp_path, "chat", Answer([text], 402, {"Content-Type": "application/json"}, pause_s=0.3)) as agent:
+        link = agent.connect()
+        link.request("POST", TARGETS["chat"], agent.body(), agent.headers())
+        assert link.getresponse().status == 402
+        link.sock.close()
+        link.close()
+        if ended:
+            agent.gateway.leaving()
+        agent.gateway.settle()
+        assert (agent.ended()["how"], agent.gateway.last_failure) == ("account", "status 402: no credit")
+
+
 def test_after_leaving_the_provider_has_no_faults(tmp_path: Path):
     with run(tmp_path, "chat", json_answer(503, {"error": "busy"}), json_answer(401, {})) as agent:
         agent.ask()

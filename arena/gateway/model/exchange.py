@@ -30,6 +30,8 @@ STALLED_S = 50.0
 """A program that leaves a stream after the provider was silent for this long had a reason."""
 REST_S, REST_BYTES = 60.0, 16 << 20
 """Limits on reading an answer that the program has left."""
+FAILURE_S = 1.0
+"""For the rest of an error, which tells the cause: its head comes first, and a program may end by it."""
 ENDING_S = 0.5
 """How often that reading looks whether arena ends the sandbox."""
 ERROR_BYTES = 1 << 16
@@ -75,8 +77,12 @@ class Exchange:
         except (asyncio.CancelledError, ConnectionError):  # the program's end; errors of the provider's end never reach this
             arriving.pop(self._began.n, None)
             observed.how = self._why_left(model_request)
-            if (observed.status or 200) < 300 and observed.how == "left" and not self._state.ending:
+            if failed := (observed.status or 200) >= 300:
+                await _within(self._read_rest(), FAILURE_S, lambda: False)
+            elif observed.how == "left" and not self._state.ending:
                 await _within(self._read_rest(), REST_S, lambda: self._state.ending)
+            if failed and observed.how == "left":  # the status tells, though the program did not wait for more
+                observed.how = None
             raise
         finally:
             arriving.pop(self._began.n, None)

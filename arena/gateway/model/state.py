@@ -86,7 +86,7 @@ class RunState:
         self._outcomes: list[Outcome] = []
         self._doubt: tuple[float, Doubt] | None = None
         """The first doubt that no request of arena's own has settled, and when it arose, on the monotonic clock."""
-        self._backoff_s = 0.0
+        self._backoff_s = self._leaving_s = 0.0
         self._turns = 0
         """Answers that count against the run's turns."""
         self._turns_open = 0
@@ -110,7 +110,7 @@ class RunState:
     def leaving(self) -> None:
         """Call this before arena ends the sandbox, from any thread: a connection that breaks later is not a fault."""
         if not self.ending:
-            self._backoff_s, self.ending = self.backoff_s, True
+            self._backoff_s, self._leaving_s, self.ending = self.backoff_s, self.now_s(), True
 
     def close(self) -> None:
         """Write the ledger's last line. No request comes after it."""
@@ -235,9 +235,12 @@ class RunState:
         self._turns_open -= began.kind == "model"
         self._turns += began.kind == "model" and line.is_turn
         self._write(line)
-        if self.ending:
-            return
         reason = failure_reason(line)
+        if self.ending:
+            # A program may end by a failure before the end of that answer is recorded.
+            if began.kind == "model" and began.s < self._leaving_s and line.how in ("error", "account"):
+                self._note(began, reason)
+            return
         if began.kind == "model":
             self.limit_reached = line.limit
         if began.kind == "model" and line.how in GOOD:
