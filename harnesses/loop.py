@@ -27,7 +27,9 @@ HOME = Path.home() / ".loop"
 CANDIDATE, SOLUTION = Path("candidate.py"), Path("solution.py")
 FENCE = re.compile(r"^```[ \t]*(?:python|py)?[ \t]*\r?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CALL_US = re.compile(r".{1,300}: ([0-9.]+) us per call .{1,80}?(?:, ([0-9.]+) us alone)?, [0-9.]+ GB/s.{1,80}")
-"""A scored shape in what benchmark.py prints: its time among other calls, and that of a call alone. The larger one counts."""
+"""A scored shape in what benchmark.py prints: its time among other calls, and that of a call alone."""
+MARGIN, MOST_MARGIN_US = 0.02, 10.0
+"""How much shorter a call alone counts, relative and absolute, in the comparison of the two: as in benchmark.py."""
 REPORT_CHARACTERS = 6000
 """Of a program's output that the model sees: its beginning and its end."""
 KEPT_CHARACTERS = 1 << 19
@@ -148,7 +150,8 @@ def seconds(output: str) -> float:
     """
     product = 1.0
     for found in filter(None, map(CALL_US.fullmatch, output.splitlines())):
-        product *= max(float(found[1]), float(found[2] or 0)) / 1e6
+        call_us, alone_us = float(found[1]), float(found[2] or 0)
+        product *= max(call_us, alone_us - min(MARGIN * alone_us, MOST_MARGIN_US)) / 1e6
     return product
 
 

@@ -29,8 +29,11 @@ WRONG = "wrong_"
 """Every problem has solutions whose name starts so: a tolerance that rejects nothing has shown nothing."""
 CHEAT = "cheat_"
 CHECKS_AT_ONCE = {"gpu": 6, "cpu": 2}
-"""Solutions that are checked side by side while nothing is timed: one may import torch while the judge computes another's
-reference. A check on a GPU holds three input sets, and six of any problem fit into 80 GB."""
+"""Most solutions that are checked side by side while nothing is timed: one may import torch while the judge computes another's
+reference."""
+SETS_OF_A_CHECK = 12
+"""The memory of a check on a GPU, as so many sets of the largest shape: it holds three, and a solution in torch's own operations
+may take three times as much again for a while."""
 SIDE_BY_SIDE = ("incorrect", "forbidden")
 """Expected verdicts that other work on the machine does not bring about, as it might a `crashed`, `cheated` or `timed_out`. Nor
 does it bring about that a solution passes its checks."""
@@ -141,7 +144,7 @@ def _findings(problem: Problem, hardware: Hardware, score: Scorer) -> Iterator[F
     yield from _absent(solutions)
     yield _nop(problem, hardware, catalog.problem_digest(problem.name))
     passed = {}
-    for name, result, seconds in _scored(solutions, wanted, score, hardware.profile):
+    for name, result, seconds in _scored(solutions, wanted, score, hardware.profile, _checks_at_once(problem, hardware)):
         got = verdict_of(result)
         detail = f"peak_fraction {result.peak_fraction:.4f}" if isinstance(result, Passed) else message_of(result)
         if got != wanted[name]:
@@ -178,7 +181,18 @@ class Scored(NamedTuple):
     seconds: float
 
 
-def _scored(solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Scorer, profile: Profile) -> Iterator[Scored]:
+def _checks_at_once(problem: Problem, hardware: Hardware) -> int:
+    """How many solutions are checked side by side: as many as the GPU has memory for, by its hardware file."""
+    most = CHECKS_AT_ONCE[hardware.profile]
+    if hardware.profile == "cpu" or hardware.memory_gb is None:
+        return most
+    largest_gb = max(problem.bytes(shape) for shape in problem.shapes["gpu"]) / 1e9
+    return max(1, min(most, int(hardware.memory_gb.value / (SETS_OF_A_CHECK * largest_gb))))
+
+
+def _scored(
+    solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Scorer, profile: Profile, at_once: int
+) -> Iterator[Scored]:
     """Every solution's score: oracle and naive first, and last what passed the checks that come before timing, but should not.
 
     A solution that should be rejected is only checked at first, which takes one worker and no clock. On a processor so are those
@@ -203,7 +217,7 @@ def _scored(solutions: Mapping[str, Path], wanted: Mapping[str, str], score: Sco
             yield found
         else:
             left.append(name)
-    for name, found in side_by_side(checked, together, CHECKS_AT_ONCE[profile]):
+    for name, found in side_by_side(checked, together, at_once):
         if found:
             yield found
         else:

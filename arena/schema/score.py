@@ -73,7 +73,10 @@ class TimedShape(Record):
     among_s: Positive | None = None
     """Seconds per call among others, the judge's own part taken off. None in scores of arena 0.2 and before."""
     alone_s: Positive | None = None
-    """Seconds of one call alone on a GPU, from a cold cache, the judge's own part taken off. `measured_s` is the larger one."""
+    """Seconds of one call alone on a GPU, from a cold cache, the judge's own part taken off."""
+    alone_margin_s: float | None = Field(default=None, ge=0)
+    """What was taken off `alone_s` before the larger time counted: `measured_s` is `among_s`, or `alone_s` less this. None in
+    scores from before 2026-11-26, in which nothing was."""
     alone_overhead_s: float | None = Field(default=None, ge=0)
     """That part: the median of the processes' own, each of which was taken off its own calls. Until 2026-11-24 the least one,
     taken off all."""
@@ -88,7 +91,7 @@ class TimedShape(Record):
     windows: int
     process_medians_s: tuple[Positive, ...]
     """Seconds per call in each process: the median of its windows. Where calls alone count, their mean without the lowest and the
-    highest tenth; until 2026-11-25 their median."""
+    highest tenth, less `alone_margin_s`; until 2026-11-25 their median."""
     samples_s: tuple[tuple[Positive, ...], ...]
     """Seconds per call of every window, one tuple per worker process."""
     alone_samples_s: tuple[tuple[Positive, ...], ...] = ()

@@ -2,7 +2,7 @@
 
 A window is one run over many input sets with different values, so that no call finds its inputs in a near cache. Each call
 writes into outputs of its own. The time of a call is the window's time divided by the number of calls. On a GPU calls are
-timed alone, too, each from a cold cache.
+timed alone, too, each from a cold cache; such a time counts where it is longer by more than a margin (`counted`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from torch import Tensor
 HERE = Path(__file__).resolve().parent
 WINDOW_S = 0.020
 ALONE_CALLS = 32
+MARGIN, MOST_MARGIN_S = 0.02, 10e-6
+"""How much shorter a call alone may count than it was measured, relative and absolute."""
 TIMES_THE_CACHE = 3
 HOST_AHEAD_CYCLES = 1_000_000
 """A kernel that spins for some 0.5 ms: the host queues calls meanwhile."""
@@ -124,7 +126,7 @@ def main() -> int:
         solution = load_solution(options.solution)
         for shape, flops, bytes_ in zip(facts["shapes"], facts["flops"], facts["bytes"], strict=True):
             samples_s, alone_s = measure(solution, make_inputs, facts, shape, device, options.windows)
-            call_s = max(statistics.median(samples_s), alone_s)
+            call_s = counted(statistics.median(samples_s), alone_s)
             rates = f"{bytes_ / call_s / 1e9:.1f} GB/s, {flops / call_s / 1e12:.4f} TFLOP/s"
             print(f"{row(shape, samples_s, alone_s)}, {rates}", flush=True)
         for shape in facts["latency"]:
@@ -133,6 +135,11 @@ def main() -> int:
         print(error)
         return 1
     return 0
+
+
+def counted(call_s: float, alone_s: float) -> float:
+    """The seconds of a call that count: those among others, or those of a call alone, less the margin, where that is longer."""
+    return max(call_s, alone_s - min(MARGIN * alone_s, MOST_MARGIN_S))
 
 
 def row(shape: Mapping[str, int], samples_s: Sequence[float], alone_s: float) -> str:

@@ -4,6 +4,7 @@ import json
 import time
 from pathlib import Path
 from threading import Lock
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ pytest.importorskip("torch")
 
 from command import Arena, copy, needs_sandbox
 
+from arena import catalog
 from arena.authoring import check
 from arena.authoring.side_by_side import side_by_side
 from arena.judge.evaluation import Untimed
@@ -155,7 +157,7 @@ def score_all(profile, passes=(), wrongly=()):
             raise Untimed({"row": 0.5})
         return verdict("timed_out" if shared and path.name in wrongly else WANTED[path.name])
 
-    scored = list(check._scored({name: Path(name) for name in WANTED}, WANTED, score, profile))
+    scored = list(check._scored({name: Path(name) for name in WANTED}, WANTED, score, profile, check.CHECKS_AT_ONCE[profile]))
     return scored, samplings, beside
 
 
@@ -183,6 +185,16 @@ def test_what_passes_its_checks_is_timed_alone(profile):
     assert oracle is None if profile == "gpu" else (oracle.processes, oracle.min_windows) == (1, CPU.min_windows)
     assert {samplings[name] for name in briefly} == {check.BRIEF[profile]}
     assert {one.name for one in scored[-4:]} == {"wrong_b", "wrong_c", "cheat_race", "cheat_forge"}
+
+
+@pytest.mark.parametrize(
+    ("hardware", "set_gb", "at_once"),
+    [("h100-sxm", 0.5, 6), ("h100-sxm", 1.6, 4), ("h200", 1.6, 6), ("l4", 1.6, 1), ("l4", 9.0, 1), ("cpu", 9.0, 2)],
+)
+def test_as_many_are_checked_at_once_as_the_gpu_has_memory_for(hardware, set_gb, at_once):
+    """Else a solution with large intermediate results would be `crashed` for want of memory that others of the check hold."""
+    problem = SimpleNamespace(shapes={"gpu": [{"N": 1}, {"N": 2}]}, bytes=lambda shape: set_gb * 1e9 / shape["N"])
+    assert check._checks_at_once(problem, catalog.hardware(hardware)) == at_once
 
 
 def test_side_by_side_keeps_the_order_and_the_limit():

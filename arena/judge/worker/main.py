@@ -124,9 +124,11 @@ class State:
                 self.gate.report_done(number)
 
     def wait(self, order: dict[str, Any], fds: list[int]) -> None:
-        """Wait for the GPU, where there is one; an error of a kernel shows here."""
+        """Wait for the GPU, where there is one; an error of a kernel shows here. What torch keeps for later goes back: while this
+        worker waits for its turn, others need the memory."""
         if self.driver is not None:
             torch.cuda.synchronize()
+            torch.cuda.empty_cache()
 
     def capture(self, order: dict[str, Any], fds: list[int]) -> float:
         """Capture each call in a CUDA graph of its own and chain the graphs. Return the seconds of the judge's own calls."""

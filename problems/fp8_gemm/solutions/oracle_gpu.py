@@ -11,8 +11,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 DEEP = 128
 """Values of a row in a tile: as many bytes as shared memory swizzles together."""
 FEW_ROWS, FEW_COLUMNS, FEW = 64, 128, {"num_warps": 4, "num_stages": 5}
-"""Up to as many rows of x it is the bytes of w that take time. 28672 rows of w are 224 tiles, and two programs of 100 KB fit a
-multiprocessor: all run at once, none is left for a second round, and no sum has to be shared out along K."""
+"""Up to as many rows of x it is the bytes of w that take time. Two programs of 100 KB fit a multiprocessor, and 128256 rows of w
+are 1002 tiles, four rounds of an H100's 264 programs: no sum has to be shared out along K."""
 TILES, MANY = ((128, 256), (256, 128)), {"num_warps": 8, "num_stages": 4}
 """The sums of either take 128 registers in each of 256 threads; four stages of 48 KB and half a tile of bf16 on its way out fill
 the shared memory. The loop over tiles is flattened: the loads of the next one run while this one is scaled and stored."""
@@ -80,8 +80,8 @@ def solution(x: Tensor, w: Tensor, sx: Tensor, sw: Tensor, y: Tensor) -> None:
     def tiles(sizes: tuple[int, int]) -> int:
         return triton.cdiv(M, sizes[0]) * triton.cdiv(N, sizes[1])
 
-    # What is left for the last round counts: 4095 x 4104 is 544 tiles of 128 x 256, five rounds of an H200's 132 multiprocessors,
-    # but 528 of 256 x 128, which is four.
+    # What is left for the last round counts: 4095 x 4104, say, is 544 tiles of 128 x 256, five rounds of an H200's 132
+    # multiprocessors, but 528 of 256 x 128, which is four.
     rows, columns = min(TILES, key=lambda sizes: triton.cdiv(tiles(sizes), processors))
     many[(min(tiles((rows, columns)), processors),)](
         *described(x, w, y, rows, columns, 2), sx, sw, M, N, K,
