@@ -211,19 +211,18 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
     if not among_s >= least.seconds:
         _reject_impossible(shape, among_s, least.seconds, context.device)
     # The larger time counts: a call gains no more than the margin from the calls beside it.
-    counted = _spread(among, median)
-    unsteady, margin_s = _unsteady(counted, context.sampling), None
+    margin_s, could_count = None, [(_spread(among, median), 0.0)]
     if alone_s is not None:
         margin_s = alone_margin_s(alone_s, runs[0].launch_mode)
         shorter = _spread([[max(each_s - margin_s, SHORTEST_CALL_S) for each_s in run] for run in alone], trimmed_mean)
-        # Where no process's calls alone reach the time among others, that one would come out another time, too.
-        reached = max(shorter["process_medians_s"]) > among_s
-        unsteady |= reached and _unsteady(shorter, context.sampling, context.sampling.steady_apart_s)
-        counted = max(counted, shorter, key=lambda spread: spread["measured_s"])
+        # Where no process's calls alone reach the time among others, that one would count another time, too.
+        if max(shorter["process_medians_s"]) > among_s:
+            could_count.append((shorter, context.sampling.steady_apart_s))
+    counted = max((spread for spread, _ in could_count), key=lambda spread: spread["measured_s"])
     error = runs[0].error
     for run in runs[1:]:
         error = worse(error, run.error)
-    return TimedShape(
+    timed = TimedShape(
         shape=dict(shape),
         ceiling_s=least.seconds,
         bound=least.bound,
@@ -237,7 +236,6 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
         alone_s=alone_s,
         alone_margin_s=margin_s,
         alone_overhead_s=max(median(alone_overheads_s), 0.0) if alone_s is not None else None,
-        unsteady=unsteady,
         calls_per_window=runs[0].calls,
         windows=sum(len(run.windows_s) for run in runs),
         samples_s=among,
@@ -245,6 +243,8 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
         disturbed=tuple(why for run in runs for why in run.disturbed),
         error=error,
     )
+    unsteady = any(_unsteady(timed.model_copy(update=spread), context.sampling, room_s) for spread, room_s in could_count)
+    return timed.model_copy(update={"unsteady": unsteady})
 
 
 def _spread(samples: Sequence[Sequence[float]], middle: Middle) -> dict[str, Any]:
@@ -256,14 +256,13 @@ def _spread(samples: Sequence[Sequence[float]], middle: Middle) -> dict[str, Any
     }
 
 
-def _unsteady(spread: Mapping[str, Any], sampling: Sampling, room_s: float = 0.0) -> bool:
-    """Whether a time would come out otherwise another time, by more than the published bounds.
+def _unsteady(shape: TimedShape, sampling: Sampling, room_s: float = 0.0) -> bool:
+    """Whether the shape's time would come out otherwise another time, by more than the published bounds.
 
     Processes may lie `room_s` apart in any case.
     """
-    (low_s, high_s), middles_s, measured_s = spread["ci95"], spread["process_medians_s"], spread["measured_s"]
-    apart_s = max(sampling.steady_apart * measured_s, room_s)
-    return (high_s - low_s) / 2 > sampling.steady_half_width * measured_s or max(middles_s) - min(middles_s) > apart_s
+    apart = max(sampling.steady_apart, room_s / shape.measured_s)
+    return shape.half_width() > sampling.steady_half_width or shape.apart() > apart
 
 
 def unexpected_arithmetic(problem: Problem, shapes: Sequence[ShapeScore], evidence: tuple[Evidence, ...]) -> str:

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -193,7 +194,7 @@ def test_what_passes_its_checks_is_timed_alone(profile):
 )
 def test_as_many_are_checked_at_once_as_the_gpu_has_memory_for(hardware, set_gb, at_once):
     """Else a solution with large intermediate results would be `crashed` for want of memory that others of the check hold."""
-    problem = SimpleNamespace(shapes={"gpu": [{"N": 1}, {"N": 2}]}, bytes=lambda shape: set_gb * 1e9 / shape["N"])
+    problem: Any = SimpleNamespace(shapes={"gpu": [{"N": 1}, {"N": 2}]}, bytes=lambda shape: set_gb * 1e9 / shape["N"])
     assert check._checks_at_once(problem, catalog.hardware(hardware)) == at_once
 
 
