@@ -56,19 +56,23 @@ def deviations(fractions: list[float]) -> tuple[float, float]:
 def table(results: list[Passed]) -> list[str]:
     """Markdown: one row for each shape, over all scores."""
     rows = [
-        "| shape | fraction (median) | largest deviation | median deviation | alone / among others | launch mode |",
-        "|---|---|---|---|---|---|",
+        "| shape | us among others | longer alone | fraction (median) | largest deviation | median | alone counts | mode |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for number, shape in enumerate(results[0].shapes):
         same = [result.shapes[number] for result in results]
         most, middle = deviations([one.peak_fraction for one in same])
-        ratio = statistics.median((one.alone_s or one.measured_s) / (one.among_s or one.measured_s) for one in same)
+        among_us = statistics.median((one.among_s or one.measured_s) * 1e6 for one in same)
+        longer_us = [(one.alone_s - one.among_s) * 1e6 for one in same if one.alone_s and one.among_s]
+        longer = f"{statistics.median(longer_us):.1f}, {min(longer_us):.1f} to {max(longer_us):.1f}" if longer_us else ""
+        counted = sum(one.measured_s != one.among_s for one in same) if longer_us else ""
         name = " ".join(f"{key}={value}" for key, value in shape.shape.items())
         fraction = statistics.median(one.peak_fraction for one in same)
-        rows.append(f"| {name} | {fraction:.4f} | {most:.2%} | {middle:.2%} | {ratio:.3f} | {shape.launch_mode} |")
+        row = (name, f"{among_us:.1f}", longer, f"{fraction:.4f}", f"{most:.2%}", f"{middle:.2%}", counted, shape.launch_mode)
+        rows.append(f"| {' | '.join(map(str, row))} |")
     most, middle = deviations([result.peak_fraction for result in results])
     score = statistics.median(result.peak_fraction for result in results)
-    rows.append(f"| **problem** | **{score:.4f}** | {most:.2%} | {middle:.2%} | | |")
+    rows.append(f"| **problem** | | | **{score:.4f}** | {most:.2%} | {middle:.2%} | | |")
     return rows
 
 

@@ -29,11 +29,11 @@ WRONG = "wrong_"
 """Every problem has solutions whose name starts so: a tolerance that rejects nothing has shown nothing."""
 CHEAT = "cheat_"
 CHECKS_AT_ONCE = {"gpu": 6, "cpu": 2}
-"""Most solutions that are checked side by side while nothing is timed: one may import torch while the judge computes another's
-reference."""
+"""How many solutions are checked side by side at most, while nothing is timed: one may import torch while the judge computes
+another's reference."""
 SETS_OF_A_CHECK = 12
-"""The memory of a check on a GPU, as so many sets of the largest shape: it holds three, and a solution in torch's own operations
-may take three times as much again for a while."""
+"""The memory of a check on a GPU, in units of the largest shape's traffic. By trial with paged_attention on 85 GB: with six
+checks at once solutions of torch's own operations ran out of memory, with four none did."""
 SIDE_BY_SIDE = ("incorrect", "forbidden")
 """Expected verdicts that other work on the machine does not bring about, as it might a `crashed`, `cheated` or `timed_out`. Nor
 does it bring about that a solution passes its checks."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from arena.schema import LaunchMode
+
 MIB = 1 << 20
 
 
@@ -37,6 +39,10 @@ class Sampling:
     """Calls of each such batch, at secret places, that are audits: of a hidden input class, verified, their time not kept."""
     alone_sample: int = 3
     """Secretly chosen outputs verified in each such batch, besides its audits."""
+    alone_margin: float = 0.015
+    """How much shorter a captured call alone counts than it was measured, relative,"""
+    alone_margin_s: float = 10e-6
+    """and at most (docs/judge.md, "A call alone")."""
     sample: int = 2
     """Secretly chosen outputs verified in each timed window."""
     audit_windows: int = 2
@@ -65,6 +71,16 @@ class Sampling:
     """For any later window."""
     total_limit_s: float = 3600.0
     """For all that one worker does."""
+
+    def margin_s(self, alone_s: float, launch_mode: LaunchMode) -> float:
+        """What is taken off a call alone before it counts, in seconds.
+
+        After most kernels the GPU takes some microseconds more to change back to the judge's context than after the judge's own
+        calls, and one process knows a call alone to 1 or 2 us only. So the time among others counts, unless a call alone is
+        longer by more than the margin. Captured calls are a chain: to gain from the calls beside it a worker must break the chain
+        or the rules. Calls launched one by one may overlap without that, and have no margin.
+        """
+        return min(self.alone_margin * alone_s, self.alone_margin_s) if launch_mode == "graph" else 0.0
 
     def briefer(self, published: Sampling) -> bool:
         """Whether it times fewer processes or windows than `published`."""

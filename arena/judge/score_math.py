@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, median
 from typing import Literal, NamedTuple
 
-from arena.schema import Device, LaunchMode, Rate
+from arena.schema import Device, Rate
 
 RESAMPLES = 400
 TRIMMED = 0.1
 """Share of the samples that `trimmed_mean` leaves out at either end."""
-MARGIN, MOST_MARGIN_S = 0.02, 10e-6
-"""How much shorter a captured call alone counts than it was measured, relative and absolute (docs/judge.md, "A call alone")."""
 Middle = Callable[[Sequence[float]], float]
 """What one process's samples amount to: `median` of windows, `trimmed_mean` of calls alone."""
 
@@ -39,17 +37,6 @@ def trimmed_mean(samples: Sequence[float]) -> float:
     """
     out = round(TRIMMED * len(samples))
     return fmean(sorted(samples)[out : len(samples) - out])
-
-
-def alone_margin_s(alone_s: float, launch_mode: LaunchMode) -> float:
-    """What is taken off a call alone before it counts, in seconds.
-
-    After most kernels the GPU takes some microseconds more to change back to the judge's context than after the judge's own
-    calls, and one process knows a call alone to 1 or 2 us only. So the time among others counts, unless a call alone is longer by
-    more than the margin. Captured calls are a chain: to gain from the calls beside it, which is the margin at most, a worker must
-    break the chain or the rules. Calls launched one by one may overlap without that, and have no margin.
-    """
-    return min(MARGIN * alone_s, MOST_MARGIN_S) if launch_mode == "graph" else 0.0
 
 
 def median_of_processes(processes: Sequence[Sequence[float]], middle: Middle = median) -> float:

@@ -21,7 +21,7 @@ from arena.judge.device.detect import open_device
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection, refusal_under_way
 from arena.judge.sampling import Sampling
-from arena.judge.score_math import Middle, alone_margin_s, interval, median_of_processes, peak_fraction, trimmed_mean
+from arena.judge.score_math import Middle, interval, median_of_processes, peak_fraction, trimmed_mean
 from arena.judge.sets import Seeds
 from arena.judge.verify import worse
 from arena.sandboxes import Sandbox
@@ -210,12 +210,12 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
         alone_s = median_of_processes(alone, trimmed_mean)
     if not among_s >= least.seconds:
         _reject_impossible(shape, among_s, least.seconds, context.device)
-    # The larger time counts: a call gains no more than the margin from the calls beside it.
+    # The larger time counts: a call alone finds nothing that the calls beside it did.
     margin_s, could_count = None, [(_spread(among, median), 0.0)]
     if alone_s is not None:
-        margin_s = alone_margin_s(alone_s, runs[0].launch_mode)
+        margin_s = context.sampling.margin_s(alone_s, runs[0].launch_mode)
         shorter = _spread([[max(each_s - margin_s, SHORTEST_CALL_S) for each_s in run] for run in alone], trimmed_mean)
-        # Where no process's calls alone reach the time among others, that one would count another time, too.
+        # Where no process's calls alone reach the time among others, a further score would count that one, too.
         if max(shorter["process_medians_s"]) > among_s:
             could_count.append((shorter, context.sampling.steady_apart_s))
     counted = max((spread for spread, _ in could_count), key=lambda spread: spread["measured_s"])

@@ -66,7 +66,7 @@ def first_call(context: ScoringContext, worker: Worker, shape: Shape) -> None:
             write(context.code.make_inputs(shape, seed, "public", context.memory.device), sets.input(0))
             context.memory.settle()
         worker.order("run", calls=1, launch_mode="call", limit_s=limit_s)
-        worker.order("wait", limit_s=limit_s)
+        worker.order("trim", limit_s=limit_s)
 
 
 def build(context: ScoringContext, worker: Worker, shapes: Iterable[Shape]) -> None:

@@ -75,14 +75,15 @@ class TimedShape(Record):
     alone_s: Positive | None = None
     """Seconds of one call alone on a GPU, from a cold cache, the judge's own part taken off."""
     alone_margin_s: float | None = Field(default=None, ge=0)
-    """What was taken off `alone_s` before the larger time counted: `measured_s` is `among_s`, or `alone_s` less this. None in
-    scores from before 2026-11-26, in which nothing was."""
+    """What was taken off `alone_s` before the larger time counted: `measured_s` is `among_s`, or `alone_s` less this. None on
+    a CPU, and in scores from before 2026-11-26, in which nothing was."""
     alone_overhead_s: float | None = Field(default=None, ge=0)
     """That part: the median of the processes' own, each of which was taken off its own calls. Until 2026-11-24 the least one,
     taken off all."""
     unsteady: bool = False
-    """True when half of `ci95` is wider, or `process_medians_s` lie farther apart, than the published method allows for. False in
-    records from before this field."""
+    """True when half of the interval is wider, or the processes lie farther apart, than the published method allows for: of the
+    time that counts, to which `ci95` and `process_medians_s` belong, or of the other, where it could count. False in records from
+    before this field."""
     vetoed: bool = False
     """In scores of arena 0.2 and before: whether the GPU's clock, read by the worker, was over 10 % behind the judge's."""
     wall_s: Positive | None = None

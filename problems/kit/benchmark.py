@@ -26,7 +26,7 @@ from torch import Tensor
 HERE = Path(__file__).resolve().parent
 WINDOW_S = 0.020
 ALONE_CALLS = 32
-MARGIN, MOST_MARGIN_S = 0.02, 10e-6
+MARGIN, MOST_MARGIN_S = 0.015, 10e-6
 """How much shorter a call alone may count than it was measured, relative and absolute."""
 TIMES_THE_CACHE = 3
 HOST_AHEAD_CYCLES = 1_000_000
@@ -138,7 +138,10 @@ def main() -> int:
 
 
 def counted(call_s: float, alone_s: float) -> float:
-    """The seconds of a call that count: those among others, or those of a call alone, less the margin, where that is longer."""
+    """The seconds of a captured call that count: the larger of those among others and those alone, less the margin.
+
+    Where a call cannot be captured, its time alone counts whole.
+    """
     return max(call_s, alone_s - min(MARGIN * alone_s, MOST_MARGIN_S))
 
 

@@ -67,7 +67,7 @@ def test_publishing_for_far_longer_is_tried_again() -> None:
 
 @pytest.mark.parametrize(
     ("call_us", "alone_us", "captured_us", "launched_us"),
-    [(100, 100, 100, 100), (100, 101, 100, 101), (100, 120, 117.6, 120), (100, 80, 100, 100), (800, 1000, 990, 1000)],
+    [(100, 100, 100, 100), (100, 101, 100, 101), (100, 120, 118.2, 120), (100, 80, 100, 100), (800, 1000, 990, 1000)],
     ids=["alike", "cold code", "overlapped", "faster alone", "long and overlapped"],
 )
 def test_a_call_gains_at_most_the_margin_from_those_beside_it(
@@ -84,7 +84,7 @@ def test_a_call_gains_at_most_the_margin_from_those_beside_it(
 
 
 @pytest.mark.parametrize(("call_s", "alone_s"), [(1e-4, 1.01e-4), (1e-4, 1.2e-4), (1e-3, 2e-3)])
-def test_the_agents_benchmark_counts_as_the_judge_does(call_s: float, alone_s: float) -> None:
+def test_the_agents_benchmark_counts_captured_calls_alike(call_s: float, alone_s: float) -> None:
     counted_s = kit("benchmark").counted(call_s, alone_s)
     assert counted_s == pytest.approx(timed(process(call_s, alone_s)).measured_s)
 
@@ -99,7 +99,7 @@ def test_an_impossible_time_among_others_is_no_score() -> None:
 
 def test_both_times_are_on_record() -> None:
     found = timed(*[process(100e-6, 130e-6)] * 3)
-    assert (found.among_s, found.alone_s, found.alone_margin_s) == pytest.approx((100e-6, 130e-6, 2.6e-6))
+    assert (found.among_s, found.alone_s, found.alone_margin_s) == pytest.approx((100e-6, 130e-6, 1.95e-6))
     assert [len(samples) for samples in (*found.samples_s, *found.alone_samples_s)] == [3] * 6
     assert found.samples_s[0] == pytest.approx((100e-6,) * 3)
     assert found.alone_samples_s[0] == pytest.approx((130e-6,) * 3)
@@ -108,7 +108,7 @@ def test_both_times_are_on_record() -> None:
 def test_the_smaller_time_marks_a_shape_unsteady_too() -> None:
     """Else a submission whose windows scatter below its time alone would have no mark."""
     apart = [process(call_s, 100e-6) for call_s in (60e-6, 80e-6, 97e-6)]
-    assert (timed(*apart).measured_s, timed(*apart).unsteady) == (pytest.approx(98e-6), True)
+    assert (timed(*apart).measured_s, timed(*apart).unsteady) == (pytest.approx(98.5e-6), True)
     assert not timed(*[process(80e-6, 100e-6)] * 3).unsteady
 
 
@@ -144,13 +144,13 @@ def test_the_least_overhead_of_all_processes_counts() -> None:
 def test_each_process_has_its_own_overhead_of_a_call_alone() -> None:
     """A change of context takes some microseconds more in one process than in another, with a submission or without."""
     found = timed(*[process(100e-6, 110e-6, change_s=change_s) for change_s in (-3e-6, 0.0, 3e-6)])
-    assert found.process_medians_s == pytest.approx((107.8e-6,) * 3)
+    assert found.process_medians_s == pytest.approx((108.35e-6,) * 3)
     assert found.alone_overhead_s == pytest.approx(ALONE_OVERHEAD_S)
 
 
 def test_one_disturbed_overhead_changes_nothing() -> None:
     found = timed(*[process(100e-6, alone_us / 1e6) for alone_us in (110.0, 80.0, 110.0)])
-    assert found.measured_s == pytest.approx(107.8e-6)
+    assert found.measured_s == pytest.approx(108.35e-6)
 
 
 def test_no_time_is_below_zero() -> None:

@@ -40,7 +40,7 @@ UNCAPTURABLE = 66
 """The calls could not be captured in a CUDA graph. The judge does not use this process any more."""
 # Statuses 1 to 63 are the kit's codes for an output that is not what the problem asks for.
 
-ORDERS = ("open", "load", "map", "shape", "run", "capture", "choose", "wait", "profile", "names", "count")
+ORDERS = ("open", "load", "map", "shape", "run", "capture", "choose", "wait", "trim", "profile", "names", "count")
 NAME_CHARACTERS = 400
 """How much of a kernel's name is kept: names of C++ templates run for pages."""
 OWN_CALL_CYCLES = 4_000
@@ -124,10 +124,14 @@ class State:
                 self.gate.report_done(number)
 
     def wait(self, order: dict[str, Any], fds: list[int]) -> None:
-        """Wait for the GPU, where there is one; an error of a kernel shows here. What torch keeps for later goes back: while this
-        worker waits for its turn, others need the memory."""
+        """Wait for the GPU, where there is one; an error of a kernel shows here."""
         if self.driver is not None:
             torch.cuda.synchronize()
+
+    def trim(self, order: dict[str, Any], fds: list[int]) -> None:
+        """Wait as above, and give back the memory that torch keeps for later: other workers need it before this one's turn."""
+        self.wait(order, fds)
+        if self.driver is not None:
             torch.cuda.empty_cache()
 
     def capture(self, order: dict[str, Any], fds: list[int]) -> float:
