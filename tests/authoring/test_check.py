@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 from command import Arena, copy, needs_sandbox
 
 from arena import catalog
-from arena.authoring import check
+from arena.authoring import check, contract
 from arena.authoring.side_by_side import side_by_side
 from arena.judge.evaluation import Untimed
 from arena.judge.sampling import CPU
@@ -196,6 +196,23 @@ def test_as_many_are_checked_at_once_as_the_gpu_has_memory_for(hardware, set_gb,
     """Else a solution with large intermediate results would be `crashed` for want of memory that others of the check hold."""
     problem: Any = SimpleNamespace(shapes={"gpu": [{"N": 1}, {"N": 2}]}, bytes=lambda shape: set_gb * 1e9 / shape["N"])
     assert check._checks_at_once(problem, catalog.hardware(hardware)) == at_once
+
+
+def test_that_limit_is_the_checks_own(monkeypatch):
+    limits = []
+
+    def scored(*arguments):
+        limits.append(arguments[-1])
+        return iter(())
+
+    monkeypatch.setattr(check, "_scored", scored)
+    monkeypatch.setattr(check, "_nop", lambda *_: None)
+    for name in ("check", "check_degenerate"):
+        monkeypatch.setattr(contract, name, lambda *_: iter(()))
+    problem = catalog.problem("paged_attention")
+    for hardware in ("h100-sxm", "h200", "cpu"):
+        list(check._findings(problem, catalog.hardware(hardware), pytest.fail))
+    assert limits == [4, 6, 2]
 
 
 def test_side_by_side_keeps_the_order_and_the_limit():
