@@ -184,7 +184,7 @@ class Scored(NamedTuple):
 def _checks_at_once(problem: Problem, hardware: Hardware) -> int:
     """How many solutions are checked side by side: as many as the GPU has memory for, by its hardware file."""
     most = CHECKS_AT_ONCE[hardware.profile]
-    if hardware.profile == "cpu" or hardware.memory_gb is None:
+    if hardware.memory_gb is None:  # a CPU, or a GPU of unknown size
         return most
     largest_gb = max(problem.bytes(shape) for shape in problem.shapes["gpu"]) / 1e9
     return max(1, min(most, int(hardware.memory_gb.value / (SETS_OF_A_CHECK * largest_gb))))
