@@ -73,12 +73,18 @@ def mechanisms() -> list[Mechanism]:
 
 
 def entry(attack: str, profile: Profile) -> Entry | None:
-    """The submission of that name in the table; None where it is not for this profile."""
+    """The submission of that name in the table; None where it is not for this profile.
+
+    `gpu/NAME@PROBLEM` is behind the oracle of that problem, where `gpu/NAME` is behind that of paged_attention.
+    """
     folder, name = attack.split("/")
+    name, _, problem = name.partition("@")
     if folder in ("cpu", "gpu", "channel"):
         path = ATTACKS / folder / f"{name}.py"
         if (folder == "gpu") != (profile == "gpu"):
             return None
+        if problem:
+            return Entry(attack, path, catalog.problem(problem), paths.problems() / problem, profile)
         before = followed(path, SHIPPED, profile)
         if folder == "gpu" or (before and before.parent == SHIPPED):
             return Entry(attack, path, catalog.problem("paged_attention"), SHIPPED.parent, profile)
