@@ -58,6 +58,12 @@ def test_verdict(found):
     assert result.verdict == wanted, result.message
 
 
+@pytest.mark.parametrize("name", ["two_streams_joined", "second_stream", "own_graph"])
+def test_several_streams_cost_little(name):
+    found = next(each for each in honest("gpu") if each.name == f"paged_attention/{name}")
+    assert scored(found.submission()[0]).peak_fraction >= 0.97 * oracle().peak_fraction
+
+
 WAITS_ON_SMALL_ONES = """
 
 honest = solution

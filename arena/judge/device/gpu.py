@@ -19,8 +19,15 @@ from arena.judge.device.device import OpenDevice
 from arena.judge.sampling import GPU
 from arena.schema import Device, Hardware, Rate
 
-ENV = {"TRITON_CACHE_DIR": "/tmp/triton", "TORCH_EXTENSIONS_DIR": "/tmp/extensions", "CUDA_CACHE_PATH": "/tmp/cuda"}
-"""Compilers' caches on the sandbox's own /tmp: empty for each worker, so that nothing passes from one to the next."""
+ENV = {
+    "TRITON_CACHE_DIR": "/tmp/triton",
+    "TORCH_EXTENSIONS_DIR": "/tmp/extensions",
+    "CUDA_CACHE_PATH": "/tmp/cuda",
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+}
+"""A worker's environment. Compilers' caches lie on the sandbox's own /tmp: empty for each worker, so that nothing passes from
+one to the next. All of its streams share one hardware queue. Of several, one that waits for another may keep the GPU from the
+judge until the worker's time slice of 2 ms ends (docs/measurements/judge.md, "Work on several streams")."""
 ANCHOR_BYTES, ANCHOR_COPIES = 256_000_000, 100
 ANCHOR_WARM_UP, ANCHOR_REST_S = 1500, 0.1
 """Copies before the first that counts, about 0.2 s, where the last reading is longer ago than this: an idle GPU has lowered its

@@ -105,6 +105,16 @@ class CudaGate(cuda_driver.Gate):
         os.close(self.fd)
 
 
+def own_workspace(device: str) -> None:
+    """Have cuBLAS take its workspace for the current stream, which torch never frees.
+
+    It then has memory of its own. Taken later, it may lie in a block of gigabytes that torch keeps, and hold all of that.
+    """
+    torch.cuda.empty_cache()
+    one = torch.ones(1, 1, dtype=torch.float64, device=device)
+    torch.mm(one, one)
+
+
 class CudaMemory:
     """The memory of GPU number `index`, as CUDA counts in this process.
 
@@ -131,6 +141,7 @@ class CudaMemory:
         self._junk[: len(self._junk) // 2].copy_(self._junk[-(len(self._junk) // 2) :])  # the driver's code for it is loaded now
         self._staging: CudaBuffer | None = None
         self._staging_lock = threading.Lock()
+        own_workspace(self.device)
         # Read once, before any worker starts: a submission that hoards memory must not make the windows smaller.
         torch.cuda.empty_cache()
         self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
