@@ -95,7 +95,7 @@ def scored(entry: Entry, hardware: Hardware, *, shared: bool) -> Row:
 def alarms(result: Passed) -> str:
     """What a reviewer would be shown of an honest score, beside its number."""
     retimed = sum(bool(shape.disturbed) for shape in result.shapes)
-    text = [f"retimed {retimed}"] * bool(retimed)
+    text = [f"retimed {retimed}"] * bool(retimed) + ["overlapped"] * any(shape.overlapped() for shape in result.shapes)
     return ", ".join(text + ["unsteady"] * result.unsteady + ["review"] * (result.review_suggested and not result.unsteady))
 
 

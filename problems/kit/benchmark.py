@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Read by the driver when CUDA starts: all streams share one hardware queue, as where the solution is measured.
-os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+# Read by the driver when CUDA starts: one hardware queue for all streams, as where the solution is measured.
+os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
 
 HERE = Path(__file__).resolve().parent
 WINDOW_S = 0.020

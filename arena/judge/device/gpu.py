@@ -26,14 +26,16 @@ ENV = {
     "CUDA_DEVICE_MAX_CONNECTIONS": "1",
 }
 """A worker's environment. Compilers' caches lie on the sandbox's own /tmp: empty for each worker, so that nothing passes from
-one to the next. All of its streams share one hardware queue. Of several, one that waits for another may keep the GPU from the
-judge until the worker's time slice of 2 ms ends (docs/measurements/judge.md, "Work on several streams")."""
+one to the next. All streams of a worker share one hardware queue: with several, calls on two streams took 2 ms more, likely
+because a queue that waits for another keeps the GPU from the judge until the time slice ends (docs/measurements/judge.md,
+"Work on several streams")."""
 ANCHOR_BYTES, ANCHOR_COPIES = 256_000_000, 100
 ANCHOR_WARM_UP, ANCHOR_REST_S = 1500, 0.1
 """Copies before the first that counts, about 0.2 s, where the last reading is longer ago than this: an idle GPU has lowered its
 clocks and takes that long to raise them."""
 TIMES_THE_CACHE = 3
-# Read by the driver when it starts: streams that share a hardware queue wait for each other, also at a gate.
+# Read by the driver when it starts. The judge's own streams must not share a queue: one that waits at a gate would hold up the
+# others behind it. In a worker nothing is to go on past its gate.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 

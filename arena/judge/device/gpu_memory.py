@@ -106,9 +106,9 @@ class CudaGate(cuda_driver.Gate):
 
 
 def own_workspace(device: str) -> None:
-    """Have cuBLAS take its workspace for the current stream, which torch never frees.
+    """Have torch take cuBLAS's workspace for this thread and the current stream, which it keeps from then on.
 
-    It then has memory of its own. Taken later, it may lie in a block of gigabytes that torch keeps, and hold all of that.
+    It then has memory of its own. Taken later, it may lie in a block of gigabytes that torch has cached, and hold all of that.
     """
     torch.cuda.empty_cache()
     one = torch.ones(1, 1, dtype=torch.float64, device=device)

@@ -1,7 +1,8 @@
 # verdict: incorrect
 # follows: oracle_gpu
 # at most: honest
-# Within the rules of capture: every call forks to one of four streams that the first call of a window forked, and never joins.
+# Within the rules of capture: every call forks to one of four streams that the first call of a window forked, and never joins. With one
+# hardware queue the work may be over in time all the same, and passes.
 # ruff: noqa: F821
 import torch
 
