@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import selectors
 import socket
 import ssl
 import threading
@@ -198,7 +199,8 @@ class Provider:
 @contextmanager
 def provider(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Provider]:
     """A provider that serves for the length of the block."""
-    made, loop, ready = Provider(answers), asyncio.new_event_loop(), threading.Event()
+    selector = selectors.DefaultSelector()
+    made, loop, ready = Provider(answers), asyncio.SelectorEventLoop(selector), threading.Event()
     over: asyncio.Future[None] = loop.create_future()
 
     async def main() -> None:
@@ -211,10 +213,14 @@ def provider(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Pr
         ready.set()
         await over
         await runner.cleanup()
-        # Connections in the middle of a TLS handshake are tasks of the loop, and close a little after these.
+        # Connections in the middle of a TLS handshake are tasks of the loop, and close a little after these. One that ends waits
+        # for the other side. When all are closed, the selector has the loop's own socket alone.
         if tls and (handshakes := asyncio.all_tasks() - {asyncio.current_task()}):
             await asyncio.wait(handshakes, timeout=30)
-        await asyncio.sleep(1 if tls else 0)
+        until_s = loop.time() + 30
+        while tls and len(selector.get_map()) > 1 and loop.time() < until_s:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1 if tls else 0)
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
     thread.start()
