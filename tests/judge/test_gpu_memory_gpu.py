@@ -1,11 +1,12 @@
 """On a GPU: what torch keeps for cuBLAS must not hold the memory that a score needs."""
 
-import subprocess
 import sys
 
 import pytest
 
 pytest.importorskip("torch")
+
+from arena.system import process
 
 pytestmark = pytest.mark.gpu
 GIB = 1 << 30
@@ -28,7 +29,8 @@ print(torch.cuda.memory_reserved())
 
 
 def held_bytes(when: str) -> int:
-    ran = subprocess.run([sys.executable, "-c", HELD, when], capture_output=True, text=True, timeout=120, check=True)
+    ran = process.run([sys.executable, "-c", HELD, when], limit_s=120)
+    assert ran.returncode == 0, ran.stderr
     return int(ran.stdout)
 
 

@@ -217,6 +217,17 @@ def test_loading_says_what_is_wrong(tmp_path):
         BENCHMARK.load_solution(tmp_path / "solution.py")
 
 
+QUEUES = "import os, sys; print('queues', os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS'), file=sys.stderr)\n"
+
+
+def test_a_benchmark_alone_asks_for_one_hardware_queue(work, monkeypatch):
+    monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+    (work / "solution.py").write_text(QUEUES)
+    assert "queues 1\n" in run(work, "benchmark.py").stderr
+    # The judge imports the kit, and its own streams must not share a queue.
+    assert "queues 32\n" in run(work, "-c", f"import benchmark, check\n{QUEUES}").stderr
+
+
 @pytest.mark.parametrize("name", ["check.py", "benchmark.py"])
 def test_a_kit_file_stands_alone_and_does_nothing_when_imported(name, tmp_path):
     shutil.copyfile(KIT / name, tmp_path / name)

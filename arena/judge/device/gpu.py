@@ -36,7 +36,7 @@ clocks and takes that long to raise them."""
 TIMES_THE_CACHE = 3
 # Read by the driver when it starts. The judge's own streams must not share a queue: one that waits at a gate would hold up the
 # others behind it. In a worker nothing is to go on past its gate.
-os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
 
 
 @contextmanager

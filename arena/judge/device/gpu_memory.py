@@ -108,7 +108,7 @@ class CudaGate(cuda_driver.Gate):
 def own_workspace(device: str) -> None:
     """Have torch take cuBLAS's workspace for this thread and the current stream, which it keeps from then on.
 
-    It then has memory of its own. Taken later, it may lie in a block of gigabytes that torch has cached, and hold all of that.
+    With nothing cached it has memory of its own. Taken later, it may lie in a cached block of gigabytes, and hold all of that.
     """
     torch.cuda.empty_cache()
     one = torch.ones(1, 1, dtype=torch.float64, device=device)
@@ -143,7 +143,6 @@ class CudaMemory:
         self._staging_lock = threading.Lock()
         own_workspace(self.device)
         # Read once, before any worker starts: a submission that hoards memory must not make the windows smaller.
-        torch.cuda.empty_cache()
         self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
         self._cache_bytes = int(torch.cuda.mem_get_info(index)[1] * SHARE_CACHED)
 

@@ -1,7 +1,7 @@
 # verdict: passed
 # follows: oracle_gpu
 # at most: honest
-# Near its end each captured call reads what the next call's first programs will read, so that this one finds it in the cache.
+# Near its end each call reads what the next call's first programs will read, so that this one finds it in the cache.
 # ruff: noqa: F821, N803, N806
 import sys
 
@@ -10,13 +10,13 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import globaltimer
 
-honest, streams, tile_tokens = solution, {}, 16
+honest, streams = solution, {}
 SHARE_OF_BANDWIDTH = 0.87
 """What the honest kernel reaches."""
 LEAD_NS = 10_000
 """How long before the call's end the reading begins: there is room beside its last programs and while the parts are joined."""
-RESIDENT_PER_SM, TOKENS = 2, 128
-"""Programs that start at once, and how many tokens of each are read: some 17 MB."""
+RESIDENT_PER_SM, TOKENS, TILE_TOKENS = 2, 128, 16
+"""Programs that start at once, how many tokens of each are read (some 17 MB), and by how many at a time."""
 
 
 @triton.jit
@@ -62,16 +62,17 @@ def ahead(own_lens, q, kv, block_table, seq_lens, sink):
     most = triton.next_power_of_2(B)
     splits = PROGRAMS_PER_SM * properties.multi_processor_count // Hkv
     wait[(1,)](own_lens, B, 4 * Hkv * D / bytes_per_ns, LEAD_NS, MOST_B=most, num_warps=1)
-    read[(RESIDENT_PER_SM * properties.multi_processor_count // Hkv, TOKENS // tile_tokens)](
+    read[(RESIDENT_PER_SM * properties.multi_processor_count // Hkv, TOKENS // TILE_TOKENS)](
         kv, block_table, seq_lens, sink, B, block_table.shape[1], splits,
-        TOKEN=Hkv * D, PAGE=page, BLOCK_T=max(16, min(128, 8192 // D)), MOST_B=most, TILE=tile_tokens, num_warps=8,
+        TOKEN=Hkv * D, PAGE=page, BLOCK_T=max(16, min(128, 8192 // D)), MOST_B=most, TILE=TILE_TOKENS, num_warps=8,
     )  # fmt: skip
 
 
 def solution(q, kv, block_table, seq_lens, out):
     sets = sys._getframe(3).f_locals["self"].inputs
     number = next(i for i, tensors in enumerate(sets) if tensors[0].data_ptr() == q.data_ptr())
-    if kv.shape[3] * kv.shape[4] & (kv.shape[3] * kv.shape[4] - 1):
+    token = kv.shape[3] * kv.shape[4]
+    if token & (token - 1):  # no power of two, as tl.arange wants
         honest(q, kv, block_table, seq_lens, out)
         return
     if not streams:
