@@ -34,7 +34,7 @@ from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import GPU
 from arena.judge.score_math import trimmed_mean
-from arena.judge.sets import Seeds
+from arena.judge.sets import Seeds, choose
 from arena.judge.window import retried
 from arena.judge.worker_client import Uncapturable, Worker
 from arena.sandboxes.backends import backend
@@ -83,7 +83,8 @@ def batches_us(context: ScoringContext, worker: Worker, shape: Shape) -> list[fl
     sets = buffers.place(context, worker, shape, "public", context.most_calls(shape))
     timing._warm_up(context, worker, sets, shape, "graph")
     alone = partial(timing._alone, context, worker, sets, shape, "graph")
-    batches = [retried(alone, timing.TIMING_TRIES) for _ in range(context.sampling.alone_windows)]
+    numbers = choose(sets.count, context.sampling.alone_windows)
+    batches = [retried(partial(alone, number), timing.TIMING_TRIES) for number in numbers]
     return [trimmed_mean([window.elapsed_s * 1e6 for window, _ in batch]) for batch in batches]
 
 

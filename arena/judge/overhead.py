@@ -17,8 +17,8 @@ from arena.judge.window import public_window, retried
 from arena.judge.worker_client import Worker
 from arena.schema import LaunchMode
 
-ALONE_CALLS = 16
-"""Calls one at a time that the GPU's queue holds at once."""
+OWN_BATCHES, OWN_CALLS = 2, 16
+"""Batches of the judge's own calls alone, and calls in each: as many as the GPU's queue holds at once."""
 ALONE_MODES: tuple[LaunchMode, ...] = ("graph", "stream")
 LATE, LATE_S = 0.2, 1e-3
 """How much longer than alone publishing may take, relative and absolute, before a window does not count. Contexts that take turns
@@ -70,8 +70,8 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> O
         return retried(play)
 
     own = [windows("graph", calls)[0] for _ in runs][1:]
-    batches, count = range(sampling.alone_windows), min(calls, ALONE_CALLS)
-    alone = {mode: [each for _ in batches for each in windows(mode, count, alone=0)] for mode in ALONE_MODES}
+    count = min(calls, OWN_CALLS)
+    alone = {mode: [each for _ in range(OWN_BATCHES) for each in windows(mode, count, alone=0)] for mode in ALONE_MODES}
     return Overhead(
         median(window.elapsed_s for window in own) - own_s,
         calls,

@@ -34,10 +34,11 @@ class Sampling:
     empty_windows: int = 15
     """Windows without calls of the submission for each shape, in each process, before it loads the submission."""
     alone_windows: int = 0
-    """Batches of calls one at a time, of each shape in each process. On a CPU, one core, no calls overlap."""
+    """Batches of calls one at a time, of each shape in each process, each on a set of its own. On a CPU, one core, no calls
+    overlap."""
     alone_audits: int = 1
     """Calls of each such batch, at secret places, that are audits: of a hidden input class, verified, their time not kept."""
-    alone_sample: int = 3
+    alone_sample: int = 2
     """Secretly chosen outputs verified in each such batch, besides its audits."""
     alone_margin: float = 0.015
     """How much shorter a captured call alone counts than it was measured, relative,"""
@@ -106,7 +107,7 @@ GPU = Sampling(
     audit_windows=1,
     audit_sample=2,
     sample=1,
-    alone_windows=2,
+    alone_windows=4,
     steady_half_width=0.02,
     steady_apart=0.03,
     steady_apart_s=5e-6,

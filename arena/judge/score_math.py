@@ -46,10 +46,25 @@ def median_of_processes(processes: Sequence[Sequence[float]], middle: Middle = m
 
 def interval(processes: Sequence[Sequence[float]], middle: Middle = median) -> tuple[float, float]:
     """Bootstrap 95 % interval of `median_of_processes`, drawn within each process; the same for the same samples."""
-    dice = random.Random(0)
-    again = sorted(
-        median_of_processes([dice.choices(samples, k=len(samples)) for samples in processes], middle) for _ in range(RESAMPLES)
+    return _interval(lambda dice: median_of_processes(_drawn(processes, dice), middle))
+
+
+def interval_of_larger(among: Sequence[Sequence[float]], alone: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """The same of what counts on a GPU: the larger of the times among others and alone."""
+    return _interval(
+        lambda dice: max(median_of_processes(_drawn(among, dice)), median_of_processes(_drawn(alone, dice), trimmed_mean))
     )
+
+
+def _drawn(processes: Sequence[Sequence[float]], dice: random.Random) -> list[list[float]]:
+    """As many samples of each process, drawn again."""
+    return [dice.choices(samples, k=len(samples)) for samples in processes]
+
+
+def _interval(drawn: Callable[[random.Random], float]) -> tuple[float, float]:
+    """The middle 95 % of what is drawn again and again."""
+    dice = random.Random(0)
+    again = sorted(drawn(dice) for _ in range(RESAMPLES))
     return again[int(0.025 * RESAMPLES)], again[int(0.975 * RESAMPLES)]
 
 

@@ -21,7 +21,7 @@ from arena.judge.device.detect import open_device
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection, refusal_under_way
 from arena.judge.sampling import Sampling
-from arena.judge.score_math import Middle, interval, median_of_processes, peak_fraction, trimmed_mean
+from arena.judge.score_math import Middle, interval, interval_of_larger, median_of_processes, peak_fraction, trimmed_mean
 from arena.judge.sets import Seeds
 from arena.judge.verify import worse
 from arena.sandboxes import Sandbox
@@ -211,14 +211,14 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
     if not among_s >= least.seconds:
         _reject_impossible(shape, among_s, least.seconds, context.device)
     # The larger time counts: a call alone finds nothing that the calls beside it did.
-    margin_s, could_count = None, [(_spread(among, median), 0.0)]
+    counted, margin_s, scatters = _spread(among, median), None, [(_spread(among, median), 0.0)]
     if alone_s is not None:
         margin_s = context.sampling.margin_s(alone_s, runs[0].launch_mode)
-        shorter = _spread([[max(each_s - margin_s, SHORTEST_CALL_S) for each_s in run] for run in alone], trimmed_mean)
-        # Where no process's calls alone reach the time among others, a further score would count that one, too.
-        if max(shorter["process_medians_s"]) > among_s:
-            could_count.append((shorter, context.sampling.steady_apart_s))
-    counted = max((spread for spread, _ in could_count), key=lambda spread: spread["measured_s"])
+        shorter = [[max(each_s - margin_s, SHORTEST_CALL_S) for each_s in run] for run in alone]
+        counted = max(counted, _spread(shorter, trimmed_mean), key=lambda spread: spread["measured_s"])
+        pairs = [(median(one), trimmed_mean(other)) for one, other in zip(among, shorter, strict=True)]
+        larger = {"ci95": interval_of_larger(among, shorter), "process_medians_s": tuple(map(max, pairs))}
+        scatters.append((counted | larger, context.sampling.steady_apart_s))
     error = runs[0].error
     for run in runs[1:]:
         error = worse(error, run.error)
@@ -243,7 +243,8 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
         disturbed=tuple(why for run in runs for why in run.disturbed),
         error=error,
     )
-    unsteady = any(_unsteady(timed.model_copy(update=spread), context.sampling, room_s) for spread, room_s in could_count)
+    # The time among others by itself, too: a submission whose windows scatter below its time alone would else have no mark.
+    unsteady = any(_unsteady(timed.model_copy(update=spread), context.sampling, room_s) for spread, room_s in scatters)
     return timed.model_copy(update={"unsteady": unsteady})
 
 

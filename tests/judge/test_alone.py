@@ -112,9 +112,9 @@ def test_the_smaller_time_marks_a_shape_unsteady_too() -> None:
     assert not timed(*[process(80e-6, 100e-6)] * 3).unsteady
 
 
-@pytest.mark.parametrize(("longest_us", "unsteady"), [(101.0, False), (130.0, True)], ids=["never counts", "may count"])
+@pytest.mark.parametrize(("longest_us", "unsteady"), [(101.0, False), (104.0, False), (130.0, True)])
 def test_calls_alone_that_could_count_mark_a_shape_unsteady(longest_us: float, unsteady: bool) -> None:
-    """Also where their median is below the time among others: another score's could be above."""
+    """Also where their median is below the time among others: another score's could be above, by as much as they are."""
     found = timed(*[process(100e-6, alone_s) for alone_s in (80e-6, 90e-6, longest_us / 1e6)])
     assert (found.measured_s, found.unsteady) == (pytest.approx(100e-6), unsteady)
 

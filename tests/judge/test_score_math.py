@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.judge.score_math import ceiling, half_width, interval, median_of_processes, peak_fraction, trimmed_mean
+from arena.judge.score_math import (
+    ceiling,
+    half_width,
+    interval,
+    interval_of_larger,
+    median_of_processes,
+    peak_fraction,
+    trimmed_mean,
+)
 from arena.schema import Device
 
 DEVICE = Device(name="d", bandwidth_gb_s=4800, tflops={"bf16": 989.5}, ceilings="datasheet")
@@ -57,6 +65,16 @@ def test_interval_is_ordered_and_deterministic(processes):
     assert low <= high
     assert (low, high) == interval(processes)
     assert min(map(min, processes)) <= low and high <= max(map(max, processes))
+
+
+@given(samples)
+def test_only_the_larger_times_make_an_interval(processes):
+    """Of calls among others and alone, those that cannot count have no part in it."""
+    far, near = [[4.0]] * len(processes), [[1e-9]] * len(processes)
+    assert interval_of_larger(processes, near) == interval(processes)
+    low, high = interval_of_larger(near, processes)
+    assert min(map(min, processes)) <= low <= high <= max(map(max, processes))
+    assert interval_of_larger(far, processes) == interval_of_larger(processes, far) == (4.0, 4.0)
 
 
 def test_interval_covers_the_true_value_as_often_as_claimed():
