@@ -16,7 +16,7 @@ from arena.judge.context import CHECKED_CALLS, ScoringContext, shape_text
 from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead, measure_overhead
 from arena.judge.problem_code import Shape
-from arena.judge.rejection import Rejection
+from arena.judge.rejection import Rejection, shortage
 from arena.judge.score_math import median_of_processes
 from arena.judge.verify import worse
 from arena.judge.worker_client import Uncapturable, Worker, as_judge_failure
@@ -42,6 +42,10 @@ class Untimed(Exception):  # noqa: N818  an answer, not an error
         super().__init__("passed every check, and was not timed")
         self.error = error
         """The worst seen."""
+
+
+class Crowded(Rejection):
+    """Memory ran out for a worker while others built beside it."""
 
 
 class WindowSpec(NamedTuple):
@@ -90,6 +94,29 @@ def run(
 
     On a device that others use too (`shared`), one worker checks the submission and nothing is measured: Untimed when it passes.
     """
+    arguments = (context, profile, start, anchor, report, counters, shared)
+    try:
+        return _run(*arguments, at_once=True)
+    except Crowded as crowded:
+        why = crowded.message
+    report(f"building again, one worker after the other, since memory ran out: {why}")
+    if counters:
+        counters.restart()
+    return _run(*arguments, at_once=False)
+
+
+def _run(
+    context: ScoringContext,
+    profile: Profile,
+    start: Start,
+    anchor: Callable[[], float],
+    report: Report,
+    counters: kernels.Counters | None,
+    shared: bool,
+    *,
+    at_once: bool,
+) -> list[ProcessResult]:
+    """The same, with workers on a GPU that build `at_once` or one by one. Crowded when the first is too much for the memory."""
     scored, shapes = context.problem.shapes[profile], context.problem.timed(profile)
     checked = (*shapes, *context.code.extra_shapes)
     unfit: Unqueued | None = None
@@ -103,13 +130,13 @@ def run(
                 raise Untimed(_check_one_by_one(context, checker, checked, report))
             buffers.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
             jobs = [(checker, checked), *((worker, shapes) for _, worker in workers)]
-            _build(context, jobs, counters if workers else None, report)
+            _build(context, jobs, counters if workers else None, report, at_once=at_once)
             with context.stopwatch.phase("check"):
                 _check(context, checker, checked, report)
             with context.stopwatch.phase("benchmark"):
                 specs, uncaptured = _window_specs(context, checker, scored, shapes[len(scored) :])
         if not workers:
-            workers, overheads = _built(context, start, stack, shapes, counters, report)
+            workers, overheads = _built(context, start, stack, shapes, counters, report, at_once=at_once)
         try:
             results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
         except Unqueued as unqueued:
@@ -124,7 +151,7 @@ def run(
                 counters.restart()
             try:
                 with ExitStack() as stack:
-                    workers, overheads = _built(context, start, stack, shapes, counters, report)
+                    workers, overheads = _built(context, start, stack, shapes, counters, report, at_once=at_once)
                     return _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
             except Unqueued as unqueued:
                 specs, why, unfit = _without_graphs(specs, uncaptured, scored, unqueued), WITHOUT_GRAPHS, unqueued
@@ -234,11 +261,13 @@ def _built(
     shapes: tuple[Shape, ...],
     counters: kernels.Counters | None,
     report: Report,
+    *,
+    at_once: bool,
 ) -> tuple[list[tuple[ExitStack, Worker]], list[list[Overhead]]]:
     """Fresh workers that have built the submission, and the judge's own part of the windows in each."""
     workers = _start_workers(context, start, stack)
     overheads = [_prepare(context, worker, shapes) for _, worker in workers]
-    _build(context, [(worker, shapes) for _, worker in workers], counters, report)
+    _build(context, [(worker, shapes) for _, worker in workers], counters, report, at_once=at_once)
     return workers, overheads
 
 
@@ -295,11 +324,13 @@ def _build(
     jobs: list[tuple[Worker, tuple[Shape, ...]]],
     counters: kernels.Counters | None,
     report: Report,
+    *,
+    at_once: bool = True,
 ) -> None:
     """Load the submission in each worker and call it once on each of its shapes, which may compile. Stop them afterwards."""
     report("building")
-    at_once = len(jobs) + 1 if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
-    threads = ThreadPoolExecutor(at_once, initializer=context.memory.use_in_thread)
+    count = len(jobs) + 1 if at_once and context.memory.kind == "cuda" else 1  # workers on a CPU share one core
+    threads = ThreadPoolExecutor(count, initializer=context.memory.use_in_thread)
     with context.stopwatch.phase("build"), threads as pool:
         try:
             counting = pool.submit(counters.build, context.problem.shapes["gpu"]) if counters else None
@@ -309,11 +340,15 @@ def _build(
                 if counting not in wait([counting], COUNTERS_REST_S).done:
                     counters.begin_kill()
                 counting.result()
-        except BaseException:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now
+        except BaseException as failure:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now
             for worker, _ in jobs:
                 worker.begin_kill()
             if counters:
                 counters.begin_kill()
+            # Each may have had room enough by itself.
+            if count > 1 and isinstance(failure, Rejection) and shortage(RuntimeError(failure.message)) == "Memory":
+                shape, input_class = failure.shape, failure.input_class
+                raise Crowded(failure.verdict, failure.message, shape=shape, input_class=input_class) from failure
             raise
 
 
