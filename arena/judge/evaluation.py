@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from arena.judge.context import CHECKED_CALLS, ScoringContext, shape_text
 from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead, measure_overhead
 from arena.judge.problem_code import Shape
-from arena.judge.rejection import Rejection, shortage
+from arena.judge.rejection import Rejection, crowded
 from arena.judge.score_math import median_of_processes
 from arena.judge.verify import worse
 from arena.judge.worker_client import Uncapturable, Worker, as_judge_failure
@@ -44,8 +44,10 @@ class Untimed(Exception):  # noqa: N818  an answer, not an error
         """The worst seen."""
 
 
-class Crowded(Rejection):
-    """Memory ran out for a worker while others built beside it."""
+Job = tuple[Worker, tuple[Shape, ...]]
+"""A worker, and the shapes that it is to build for."""
+Failure = Rejection | MemoryError | OSError | RuntimeError
+"""Of a worker, or of the judge beside it: torch raises RuntimeError when memory is short."""
 
 
 class WindowSpec(NamedTuple):
@@ -94,29 +96,6 @@ def run(
 
     On a device that others use too (`shared`), one worker checks the submission and nothing is measured: Untimed when it passes.
     """
-    arguments = (context, profile, start, anchor, report, counters, shared)
-    try:
-        return _run(*arguments, at_once=True)
-    except Crowded as crowded:
-        why = crowded.message
-    report(f"building again, one worker after the other, since memory ran out: {why}")
-    if counters:
-        counters.restart()
-    return _run(*arguments, at_once=False)
-
-
-def _run(
-    context: ScoringContext,
-    profile: Profile,
-    start: Start,
-    anchor: Callable[[], float],
-    report: Report,
-    counters: kernels.Counters | None,
-    shared: bool,
-    *,
-    at_once: bool,
-) -> list[ProcessResult]:
-    """The same, with workers on a GPU that build `at_once` or one by one. Crowded when the first is too much for the memory."""
     scored, shapes = context.problem.shapes[profile], context.problem.timed(profile)
     checked = (*shapes, *context.code.extra_shapes)
     unfit: Unqueued | None = None
@@ -130,13 +109,13 @@ def _run(
                 raise Untimed(_check_one_by_one(context, checker, checked, report))
             buffers.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
             jobs = [(checker, checked), *((worker, shapes) for _, worker in workers)]
-            _build(context, jobs, counters if workers else None, report, at_once=at_once)
+            _build(context, jobs, counters if workers else None, report)
             with context.stopwatch.phase("check"):
                 _check(context, checker, checked, report)
             with context.stopwatch.phase("benchmark"):
                 specs, uncaptured = _window_specs(context, checker, scored, shapes[len(scored) :])
         if not workers:
-            workers, overheads = _built(context, start, stack, shapes, counters, report, at_once=at_once)
+            workers, overheads = _built(context, start, stack, shapes, counters, report)
         try:
             results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
         except Unqueued as unqueued:
@@ -151,7 +130,7 @@ def _run(
                 counters.restart()
             try:
                 with ExitStack() as stack:
-                    workers, overheads = _built(context, start, stack, shapes, counters, report, at_once=at_once)
+                    workers, overheads = _built(context, start, stack, shapes, counters, report)
                     return _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
             except Unqueued as unqueued:
                 specs, why, unfit = _without_graphs(specs, uncaptured, scored, unqueued), WITHOUT_GRAPHS, unqueued
@@ -261,13 +240,11 @@ def _built(
     shapes: tuple[Shape, ...],
     counters: kernels.Counters | None,
     report: Report,
-    *,
-    at_once: bool,
 ) -> tuple[list[tuple[ExitStack, Worker]], list[list[Overhead]]]:
     """Fresh workers that have built the submission, and the judge's own part of the windows in each."""
     workers = _start_workers(context, start, stack)
     overheads = [_prepare(context, worker, shapes) for _, worker in workers]
-    _build(context, [(worker, shapes) for _, worker in workers], counters, report, at_once=at_once)
+    _build(context, [(worker, shapes) for _, worker in workers], counters, report)
     return workers, overheads
 
 
@@ -319,37 +296,68 @@ def _prepare(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...])
     return found
 
 
-def _build(
-    context: ScoringContext,
-    jobs: list[tuple[Worker, tuple[Shape, ...]]],
-    counters: kernels.Counters | None,
-    report: Report,
-    *,
-    at_once: bool = True,
-) -> None:
-    """Load the submission in each worker and call it once on each of its shapes, which may compile. Stop them afterwards."""
+def _build(context: ScoringContext, jobs: list[Job], counters: kernels.Counters | None, report: Report) -> None:
+    """Load the submission in each worker and call it once on each of its shapes, which may compile. Stop them afterwards.
+
+    On a GPU all do so at once, and memory may be too short for that. Those that fail then build once more, one after the other.
+    """
     report("building")
-    count = len(jobs) + 1 if at_once and context.memory.kind == "cuda" else 1  # workers on a CPU share one core
-    threads = ThreadPoolExecutor(count, initializer=context.memory.use_in_thread)
+    at_once = len(jobs) + 1 if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
+    threads = ThreadPoolExecutor(at_once, initializer=context.memory.use_in_thread)
+    failed = list[tuple[Job, Failure]]()
     with context.stopwatch.phase("build"), threads as pool:
         try:
             counting = pool.submit(counters.build, context.problem.shapes["gpu"]) if counters else None
-            for done in [pool.submit(timing.build, context, *job) for job in jobs]:
-                done.result()
-            if counters and counting:
-                if counting not in wait([counting], COUNTERS_REST_S).done:
-                    counters.begin_kill()
-                counting.result()
-        except BaseException as failure:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now
+            for job, done in [(job, pool.submit(timing.build, context, *job)) for job in jobs]:
+                try:
+                    done.result()
+                except (Rejection, MemoryError, OSError, RuntimeError) as failure:
+                    if at_once == 1 or not crowded(failure):
+                        raise
+                    failed.append((job, failure))
+            _await_counters(counters, counting)
+            if failed:
+                report(f"building again, one after the other: memory was short for {len(failed)} of {len(jobs)} workers at once")
+                _build_alone(context, failed)
+            if counters and counters.crowded:
+                counters.restart()
+                _await_counters(counters, pool.submit(counters.build, context.problem.shapes["gpu"]))
+        except BaseException:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now
             for worker, _ in jobs:
                 worker.begin_kill()
             if counters:
                 counters.begin_kill()
-            # Each may have had room enough by itself.
-            if count > 1 and isinstance(failure, Rejection) and shortage(RuntimeError(failure.message)) == "Memory":
-                shape, input_class = failure.shape, failure.input_class
-                raise Crowded(failure.verdict, failure.message, shape=shape, input_class=input_class) from failure
             raise
+
+
+def _build_alone(context: ScoringContext, failed: list[tuple[Job, Failure]]) -> None:
+    """Build again where it failed, with all others stopped. What fails now is the submission's own: the first verdict stands."""
+    for (worker, _), failure in failed:
+        with _standing(failure):
+            worker.order("trim", limit_s=context.sampling.call_limit_s)
+            worker.freeze()
+    for job, failure in failed:
+        with _standing(failure):
+            timing.build(context, *job)
+
+
+@contextmanager
+def _standing(failure: Failure) -> Iterator[None]:
+    """Raise the verdict that this failure was in the place of a later one."""
+    try:
+        yield
+    except Rejection:
+        if isinstance(failure, Rejection):
+            raise failure from None
+        raise
+
+
+def _await_counters(counters: kernels.Counters | None, building: Future[None] | None) -> None:
+    """Wait for the counters' worker when all others have built, and not for long."""
+    if counters and building:
+        if building not in wait([building], COUNTERS_REST_S).done:
+            counters.begin_kill()
+        building.result()
 
 
 def _usual_gb_s(context: ScoringContext, results: list[ProcessResult]) -> float:

@@ -26,7 +26,7 @@ from arena.judge.buffers import place
 from arena.judge.context import CHECKED_CALLS, ScoringContext
 from arena.judge.device.memory import HostBuffer
 from arena.judge.problem_code import Shape
-from arena.judge.rejection import Rejection
+from arena.judge.rejection import Rejection, crowded
 from arena.judge.sets import poison, write
 from arena.judge.timing import build
 from arena.judge.worker_client import Worker
@@ -98,20 +98,20 @@ class Counters:
     """A worker inside a profiler that reads the hardware's counters. It is frozen from `build` to `read`."""
 
     def __init__(self, context: ScoringContext, start: Callable[..., AbstractContextManager[Worker]], stack: ExitStack) -> None:
-        self._context, self._stack, self._missing, self._built = context, stack, "", False
+        self._context, self._stack, self._built = context, stack, False
+        self.crowded = False
+        """Whether its build failed while others built, maybe for want of memory."""
         wrapper = counters_command()
-        if isinstance(wrapper, str):
-            self._missing = wrapper
-        else:
-            self._start = partial(start, wrapper=wrapper)
-            self.restart()
+        self._start = None if isinstance(wrapper, str) else partial(start, wrapper=wrapper)
+        self._missing = wrapper if isinstance(wrapper, str) else ""
+        self.restart()
 
     def restart(self) -> None:
         """Start a worker without the submission, in the place of one that may have it."""
-        if self._missing:
+        if self._start is None:
             return
         self._stack.close()
-        self._built = False
+        self._built, self.crowded, self._missing = False, False, ""
         try:
             self._worker = self._stack.enter_context(self._start())
         except FAILURES as failure:
@@ -129,7 +129,7 @@ class Counters:
             self._worker.wait_until_ready(self._context.memory)
             build(self._context, self._worker, shapes)
         except FAILURES as failure:
-            self._missing = f"the worker for the counters failed: {failure}"
+            self._missing, self.crowded = f"the worker for the counters failed: {failure}", crowded(failure)
             self._stack.close()
 
     def begin_kill(self) -> None:

@@ -4,6 +4,7 @@ import errno
 import re
 from collections.abc import Mapping
 
+from arena.errors import ArenaError
 from arena.schema import Errors, RejectionVerdict
 
 
@@ -41,6 +42,13 @@ def shortage(error: MemoryError | OSError | RuntimeError) -> str | None:
     if isinstance(error, OSError):
         return SHORTAGES.get(error.errno or 0)
     return next((what for what, pattern in SHORT_TEXTS.items() if pattern.search(str(error))), None)
+
+
+def crowded(failure: Rejection | ArenaError | MemoryError | OSError | RuntimeError) -> bool:
+    """Whether a worker that fails so while others build, or the judge, may have lacked the memory that the others took."""
+    if isinstance(failure, Rejection):
+        return failure.verdict == "crashed" and shortage(RuntimeError(failure.message)) == "Memory"
+    return not isinstance(failure, ArenaError) and shortage(failure) == "Memory"
 
 
 def refusal_under_way(error: BaseException) -> Rejection | None:

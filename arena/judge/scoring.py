@@ -211,14 +211,14 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
     if not among_s >= least.seconds:
         _reject_impossible(shape, among_s, least.seconds, context.device)
     # The larger time counts: a call alone finds nothing that the calls beside it did.
-    counted, margin_s, scatters = _spread(among, median), None, [(_spread(among, median), 0.0)]
+    beside, margin_s = _spread(among, median), None
+    counted, bounded = beside, [(beside, 0.0)]
     if alone_s is not None:
         margin_s = context.sampling.margin_s(alone_s, runs[0].launch_mode)
         shorter = [[max(each_s - margin_s, SHORTEST_CALL_S) for each_s in run] for run in alone]
-        counted = max(counted, _spread(shorter, trimmed_mean), key=lambda spread: spread["measured_s"])
-        pairs = [(median(one), trimmed_mean(other)) for one, other in zip(among, shorter, strict=True)]
-        larger = {"ci95": interval_of_larger(among, shorter), "process_medians_s": tuple(map(max, pairs))}
-        scatters.append((counted | larger, context.sampling.steady_apart_s))
+        by_itself = _spread(shorter, trimmed_mean)
+        counted = max(beside, by_itself, key=lambda spread: spread["measured_s"])
+        bounded.append((_larger(counted, beside, by_itself, interval_of_larger(among, shorter)), context.sampling.steady_apart_s))
     error = runs[0].error
     for run in runs[1:]:
         error = worse(error, run.error)
@@ -244,7 +244,7 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
         error=error,
     )
     # The time among others by itself, too: a submission whose windows scatter below its time alone would else have no mark.
-    unsteady = any(_unsteady(timed.model_copy(update=spread), context.sampling, room_s) for spread, room_s in scatters)
+    unsteady = any(_unsteady(timed.model_copy(update=spread), context.sampling, room_s) for spread, room_s in bounded)
     return timed.model_copy(update={"unsteady": unsteady})
 
 
@@ -255,6 +255,19 @@ def _spread(samples: Sequence[Sequence[float]], middle: Middle) -> dict[str, Any
         "ci95": interval(samples, middle),
         "process_medians_s": tuple(middle(run) for run in samples),
     }
+
+
+def _larger(
+    counted: dict[str, Any], beside: dict[str, Any], by_itself: dict[str, Any], ci95: tuple[float, float]
+) -> dict[str, Any]:
+    """How far what counts may lie from itself in another score: in each process the larger of the two times.
+
+    The lesser time cuts the interval off on one side. So both sides are as wide as the wider.
+    """
+    measured_s = counted["measured_s"]
+    wide_s = max(measured_s - ci95[0], ci95[1] - measured_s)
+    medians_s = tuple(map(max, zip(beside["process_medians_s"], by_itself["process_medians_s"], strict=True)))
+    return {"measured_s": measured_s, "ci95": (measured_s - wide_s, measured_s + wide_s), "process_medians_s": medians_s}
 
 
 def _unsteady(shape: TimedShape, sampling: Sampling, room_s: float = 0.0) -> bool:

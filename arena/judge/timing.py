@@ -27,7 +27,7 @@ TIMING_TRIES = 4
 """How often one worker may time a shape from its first window when something ran beside it. A driver's hiccup is rarer than one
 window in a thousand; a submission that looks every time never finishes. More tries would let one that disturbs itself pick its
 luckiest."""
-ALONE_CALLS, LEAST_ALONE_CALLS = 8, 5
+ALONE_CALLS, LEAST_ALONE_CALLS = 9, 6
 """Most calls alone in one batch, and how few a batch has where a window holds few calls, which are long."""
 RETRY_PAUSE_S = 0.5
 """The pause before a retry, with the worker frozen; each is longer by this. So a short disturbance does not spoil four tries."""
@@ -157,12 +157,17 @@ def _time_once(
             worst = worse(worst, verify(done, sets, context.code, context.problem, shape))
             written(sets.all_outputs(calls), context.problem, shape)
             elapsed.append(done.elapsed_s + overhead.late_s(done, calls))
-        # On some shapes the place of a set in memory makes 2 % of a call's time, and a window has the mean over all of its sets.
+        # On some shapes batches on different sets lie 2 % apart, and a window has the mean over all of its sets.
         for number in choose(sets.count, sampling.alone_windows):
             for each, error in _alone(context, worker, sets, shape, launch_mode, number):
                 worst = worse(worst, error)
                 alone.append(each.elapsed_s + overhead.late_s(each, 1))
     return ShapeTiming(launch_mode, calls, tuple(elapsed), tuple(alone), overhead, worst)
+
+
+def calls_alone(sets: int) -> int:
+    """How many calls a batch has, its first and last included, where a window has calls on that many sets."""
+    return min(sets, ALONE_CALLS, max(sets // 2, LEAST_ALONE_CALLS))
 
 
 def _alone(
@@ -173,8 +178,8 @@ def _alone(
     All are on set `number`: what a call may find prepared by a call on another set is not there. Some, at secret places, are
     audits: of a hidden input class, verified, and left out of what is returned.
     """
-    sampling, count = context.sampling, min(sets.count, ALONE_CALLS, max(sets.count // 2, LEAST_ALONE_CALLS))
-    audited = [1 + place for place in choose(count - 1, min(sampling.alone_audits, (count - 1) // 2))]
+    sampling, count = context.sampling, calls_alone(sets.count)
+    audited = [1 + place for place in choose(count - 2, min(sampling.alone_audits, (count - 2) // 2))]
     dice, classes = secrets.SystemRandom(), _classes(context, sets, shape)[1:] or ["public"]
     seeds = enumerate(context.seeds.take(count))
     inputs = [InputSpec(dice.choice(classes) if index in audited else "public", seed) for index, seed in seeds]

@@ -82,8 +82,8 @@ class TimedShape(Record):
     taken off all."""
     unsteady: bool = False
     """True when half of the interval is wider, or the processes lie farther apart, than the published method allows for: of the
-    time that counts, to which `ci95` and `process_medians_s` belong, or of the other, where it could count. False in records from
-    before this field."""
+    time among others, or of the larger of the two times. `ci95` and `process_medians_s` are those of the time that counts. False
+    in records from before this field."""
     vetoed: bool = False
     """In scores of arena 0.2 and before: whether the GPU's clock, read by the worker, was over 10 % behind the judge's."""
     wall_s: Positive | None = None

@@ -119,6 +119,14 @@ def test_calls_alone_that_could_count_mark_a_shape_unsteady(longest_us: float, u
     assert (found.measured_s, found.unsteady) == (pytest.approx(100e-6), unsteady)
 
 
+def test_calls_alone_that_could_be_longer_mark_a_shape() -> None:
+    """Another score's may be longer, though in this one they are not."""
+    scattered = replace(process(100e-6, 1.0), alone_s=tuple(ALONE_OVERHEAD_S + us / 1e6 for us in (80, 90, 100, 115, 120)))
+    found = timed(*[scattered] * 3)
+    assert found.measured_s == pytest.approx(100e-6)
+    assert found.unsteady and found.ci95 == pytest.approx((100e-6, 100e-6))
+
+
 def test_only_calls_alone_have_room_for_the_clock() -> None:
     """Windows of many calls are known far better than a call alone, also of a short kernel."""
     of_windows = [process(call_s, 70e-6) for call_s in (60e-6, 62e-6, 64e-6)]
@@ -151,6 +159,11 @@ def test_each_process_has_its_own_overhead_of_a_call_alone() -> None:
 def test_one_disturbed_overhead_changes_nothing() -> None:
     found = timed(*[process(100e-6, alone_us / 1e6) for alone_us in (110.0, 80.0, 110.0)])
     assert found.measured_s == pytest.approx(108.35e-6)
+
+
+@pytest.mark.parametrize(("sets", "calls"), [(3, 3), (6, 6), (8, 6), (13, 6), (14, 7), (16, 8), (18, 9), (128, 9)])
+def test_long_calls_are_alone_less_often(sets: int, calls: int) -> None:
+    assert timing.calls_alone(sets) == calls
 
 
 def test_no_time_is_below_zero() -> None:

@@ -86,7 +86,7 @@ def test_a_failed_build_is_a_note(counters: Any, failure: Exception) -> None:
 
 
 def test_a_worker_that_does_not_start_is_a_note(counters: Any) -> None:
-    found = counters(SandboxError("no room"))
+    found = counters(SandboxError("no space"), SandboxError("no room"))
     found.build(())
     found.restart()
     assert [each.note for each in found.read(FOUND)] == ["the worker for the counters did not start: no room"]
@@ -97,6 +97,16 @@ def test_processes_that_do_not_die_are_the_verdict(counters: Any) -> None:
     found = counters(Fake(fails=Rejection("crashed", "it raised"), dies=Rejection("timed_out", "too long to die")))
     with pytest.raises(Rejection, match="too long to die"):
         found.build(())
+
+
+def test_one_that_lacked_memory_beside_others_may_build_again(counters: Any) -> None:
+    first, second = Fake(fails=Rejection("crashed", "it raised: CUDA out of memory")), Fake()
+    found = counters(first, second)
+    found.build(())
+    assert found.crowded
+    found.restart()
+    found.build(())
+    assert (found.crowded, second.happened) == (False, ["ready", "load", "freeze"])
 
 
 def test_a_restart_ends_the_one_that_has_the_submission(counters: Any) -> None:

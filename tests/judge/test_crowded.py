@@ -1,103 +1,136 @@
-"""On a GPU all workers build at once. Where memory is too short for that, they build again one after the other."""
+"""On a GPU all workers build at once. Where memory is too short for that, those that failed build again, one after the other."""
 
 import threading
-from contextlib import contextmanager, nullcontext
+import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from arena.judge import evaluation
-from arena.judge.rejection import Rejection
+from arena.judge import evaluation  # noqa: E402
+from arena.judge.rejection import Rejection  # noqa: E402
 
-OUT_OF_MEMORY = "solution() raised an exception; its last line on stderr: torch.OutOfMemoryError: CUDA out of memory."
+LINE = "solution() raised an exception; its last line on stderr: torch.OutOfMemoryError: CUDA out of memory."
+WORKERS = 3
 
 
 class Room:
-    """Memory for so many workers that build at the same time, each for as long as the others need to begin."""
+    """Memory for some workers that build at the same time."""
 
-    def __init__(self, workers: int) -> None:
-        self.free, self.most, self.building, self.killed = workers, 0, 0, 0
+    def __init__(self, workers: int, failure: Exception) -> None:
+        self.workers, self.failure, self.building, self.lock = workers, failure, 0, threading.Lock()
+        self.together: threading.Barrier | None = threading.Barrier(WORKERS, timeout=10)
 
-    @contextmanager
-    def taken(self):
-        self.building += 1
-        self.most = max(self.most, self.building)
-        yield
-        self.building -= 1
-
-    def worker(self, together: Any, message: str) -> Any:
-        def load(limit_s: float) -> None:
-            with self.taken():
-                if together:
-                    together.wait()
-                if self.building > self.free:
-                    raise Rejection("crashed", message)
-
-        def kill() -> None:
-            self.killed += 1
-
-        return SimpleNamespace(load=load, freeze=lambda: None, begin_kill=kill)
+    def load(self) -> None:
+        """What a worker does when it builds."""
+        with self.lock:
+            self.building += 1
+        try:
+            if self.together:
+                self.together.wait()
+            time.sleep(0.05)
+            if self.building > self.workers:
+                raise self.failure
+        finally:
+            if self.together:
+                self.together.wait()  # all fail, or none
+            with self.lock:
+                self.building -= 1
 
 
-def built(room: Room, *, at_once: bool, message: str = OUT_OF_MEMORY, kind: str = "cuda") -> None:
+class Worker:
+    """One that notes what happens to it."""
+
+    def __init__(self, room: Room, *, dead: bool = False) -> None:
+        self.room, self.dead, self.happened = room, dead, list[str]()
+
+    def load(self, limit_s: float) -> None:
+        self.happened.append("load")
+        self.room.load()
+
+    def order(self, op: str, limit_s: float) -> None:
+        self.happened.append(op)
+        if self.dead:
+            raise Rejection("crashed", "No order could be sent")
+        self.room.together = None  # from here on one after the other
+
+    def freeze(self) -> None:
+        self.happened.append("freeze")
+
+    def begin_kill(self) -> None:
+        self.happened.append("kill")
+
+
+def built(workers: list[Worker], kind: str = "cuda", counters: Any = None) -> list[str]:
+    """Build in all of them: what the judge reports."""
     memory = SimpleNamespace(kind=kind, use_in_thread=lambda: None)
-    stopwatch, sampling = SimpleNamespace(phase=lambda _: nullcontext()), SimpleNamespace(build_limit_s=1.0)
-    context: Any = SimpleNamespace(memory=memory, stopwatch=stopwatch, sampling=sampling)
-    together = threading.Barrier(3, timeout=10) if at_once and kind == "cuda" else None
-    jobs: Any = [(room.worker(together, message), ()) for _ in range(3)]
-    evaluation._build(context, jobs, None, lambda _: None, at_once=at_once)
+    sampling = SimpleNamespace(build_limit_s=1.0, call_limit_s=1.0)
+    stopwatch, problem = SimpleNamespace(phase=lambda _: nullcontext()), SimpleNamespace(shapes={"gpu": ()})
+    context: Any = SimpleNamespace(memory=memory, stopwatch=stopwatch, sampling=sampling, problem=problem)
+    said, jobs = list[str](), [(worker, ()) for worker in workers]
+    evaluation._build(context, jobs, counters, said.append)  # type: ignore[arg-type]
+    return said
 
 
-def test_memory_that_is_short_for_all_is_no_verdict():
-    room = Room(workers=1)
-    with pytest.raises(evaluation.Crowded, match="CUDA out of memory") as crowded:
-        built(room, at_once=True)
-    assert (crowded.value.verdict, room.killed) == ("crashed", 3)
-    one_by_one = Room(workers=1)
-    built(one_by_one, at_once=False)
-    assert one_by_one.most == 1
+@pytest.mark.parametrize("failure", [Rejection("crashed", LINE), torch.OutOfMemoryError("cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY")])
+def test_memory_that_is_short_for_all_at_once_is_no_verdict(failure: Exception) -> None:
+    """Be it a worker or the judge, who makes its inputs, that found too little."""
+    room = Room(1, failure)
+    workers = [Worker(room) for _ in range(WORKERS)]
+    assert built(workers) == ["building", "building again, one after the other: memory was short for 3 of 3 workers at once"]
+    assert [worker.happened for worker in workers] == [["load", "trim", "freeze", "load", "freeze"]] * 3
+
+
+def test_memory_that_is_short_for_one_alone_is_the_first_verdict() -> None:
+    room = Room(0, Rejection("crashed", LINE))
+    workers = [Worker(room) for _ in range(WORKERS)]
+    with pytest.raises(Rejection, match="CUDA out of memory"):
+        built(workers)
+    assert [worker.happened.count("load") for worker in workers] == [2, 1, 1]
+    assert all(worker.happened[-1] == "kill" for worker in workers)
+
+
+def test_a_worker_that_has_ended_keeps_its_verdict() -> None:
+    room = Room(1, Rejection("crashed", LINE))
+    with pytest.raises(Rejection, match="CUDA out of memory"):
+        built([Worker(room, dead=True) for _ in range(WORKERS)])
 
 
 @pytest.mark.parametrize(
-    ("at_once", "message", "kind"),
+    ("failure", "kind"),
     [
-        (True, "solution() raised an exception; ZeroDivisionError", "cuda"),
-        (False, OUT_OF_MEMORY, "cuda"),
-        (True, OUT_OF_MEMORY, "host"),
+        (Rejection("crashed", "ZeroDivisionError"), "cuda"),
+        (Rejection("forbidden", LINE), "cuda"),
+        (Rejection("incorrect", LINE), "cuda"),
+        (RuntimeError("a fault of the judge"), "cuda"),
+        (Rejection("crashed", LINE), "host"),
     ],
-    ids=["another failure", "alone", "on a CPU"],
+    ids=["another crash", "forbidden", "incorrect", "the judge", "one by one on a CPU"],
 )
-def test_any_other_failure_is_the_verdict(at_once: bool, message: str, kind: str):
-    with pytest.raises(Rejection) as refused:
-        built(Room(workers=0), at_once=at_once, message=message, kind=kind)
-    assert type(refused.value) is Rejection
+def test_any_other_failure_is_the_verdict(failure: Exception, kind: str) -> None:
+    room = Room(0, failure)
+    if kind == "host":
+        room.together = None
+    workers = [Worker(room) for _ in range(WORKERS)]
+    with pytest.raises(type(failure)) as refused:
+        built(workers, kind)
+    assert refused.value is failure
+    assert all("trim" not in worker.happened for worker in workers)
 
 
-@pytest.mark.parametrize("fits_alone", [True, False])
-def test_a_crowded_build_is_made_again_one_by_one(monkeypatch: pytest.MonkeyPatch, fits_alone: bool):
-    tried, said, restarted = list[bool](), list[str](), list[int]()
+@pytest.mark.parametrize("crowded", [True, False])
+def test_the_counters_build_again_alone_too(crowded: bool) -> None:
+    happened = list[str]()
+    counters = SimpleNamespace(crowded=False)
 
-    def run(*arguments: Any, at_once: bool) -> list[str]:
-        tried.append(at_once)
-        if at_once or not fits_alone:
-            raise (evaluation.Crowded if at_once else Rejection)("crashed", OUT_OF_MEMORY)
-        return ["the result"]
+    def build(shapes: object) -> None:
+        counters.crowded = crowded and not happened
+        happened.append("build")
 
-    monkeypatch.setattr(evaluation, "_run", run)
-    unused: Any = None
-    counters: Any = SimpleNamespace(restart=lambda: restarted.append(1))
-
-    def scored() -> Any:
-        return evaluation.run(unused, "gpu", unused, unused, said.append, counters=counters)
-
-    if fits_alone:
-        assert scored() == ["the result"]
-    else:
-        with pytest.raises(Rejection) as refused:
-            scored()
-        assert refused.value.__context__ is None  # a failure of the judge in the second try must not count as the first
-    assert (tried, restarted) == ([True, False], [1])
-    assert said == [f"building again, one worker after the other, since memory ran out: {OUT_OF_MEMORY}"]
+    counters.build, counters.restart = build, lambda: happened.append("restart")
+    room = Room(WORKERS, Rejection("crashed", LINE))
+    built([Worker(room) for _ in range(WORKERS)], counters=counters)
+    assert happened == (["build", "restart", "build"] if crowded else ["build"])

@@ -15,7 +15,7 @@ driver = sys.modules["cuda_driver"]
 honest, real_synchronize, real_report = solution, torch.cuda.synchronize, driver.Gate.report_done
 SHARE = 0.15
 """Of a window's sets. More would be faster than the hardware can be."""
-SECONDS = 1
+SECONDS = 5
 held = {"shapes": 0}
 
 
