@@ -26,7 +26,7 @@ from pathlib import Path
 
 from arena import catalog, paths
 from arena.errors import ArenaError
-from arena.judge import buffers, evaluation, problem_code, timing, worker_client
+from arena.judge import buffers, building, evaluation, problem_code, timing, worker_client
 from arena.judge.context import ScoringContext, Stopwatch, shape_text
 from arena.judge.device.detect import open_device
 from arena.judge.overhead import measure_overhead
@@ -101,12 +101,12 @@ def measured(options: argparse.Namespace, first_process: int) -> list[Round]:
         context = ScoringContext(problem, code, device.record, device.memory, sampling, Seeds(), Stopwatch())
         start = partial(worker_client.start, submission, sandbox=backend(), logs=None, total_limit_s=TOTAL_S)
         start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env, absent=problem.absent_libraries)
-        workers = evaluation._start_workers(context, start, stack)
+        workers = building.start_workers(context, start, stack)
         twin = stack.enter_context(start())
         for worker in (twin, *(worker for _, worker in workers)):
             worker.wait_until_ready(context.memory)
         first, second = ([own_us(context, worker, shapes) for _, worker in workers] for _ in range(2))
-        evaluation._build(context, [(worker, shapes) for _, worker in workers], None, lambda text: None)
+        building.build(context, [(worker, shapes) for _, worker in workers], None, lambda text: None)
         for index, (worker_stack, worker) in enumerate(workers):
             process, mapping = first_process + index, 0
             with worker_stack:

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
 
 from arena.errors import ArenaError
-from arena.judge import buffers, kernels, timing
+from arena.judge import buffers, building, kernels, timing
+from arena.judge.building import Report, Start
 from arena.judge.context import CHECKED_CALLS, ScoringContext, shape_text
 from arena.judge.gpu_window import Unqueued
-from arena.judge.overhead import Overhead, measure_overhead
+from arena.judge.overhead import Overhead
 from arena.judge.problem_code import Shape
-from arena.judge.rejection import Rejection, crowded
+from arena.judge.rejection import Rejection
 from arena.judge.score_math import median_of_processes
 from arena.judge.verify import worse
-from arena.judge.worker_client import Uncapturable, Worker, as_judge_failure
+from arena.judge.worker_client import Uncapturable, Worker
 from arena.schema import Errors, Evidence, LaunchMode, Profile
 
-Report = Callable[[str], None]
-"""Receives a line on what the judge is doing, for a person to read."""
-Start = Callable[[], AbstractContextManager[Worker]]
-"""Starts a fresh worker with the submission."""
 SETTLE_READINGS, SETTLED = 6, 0.005
 """Readings of the anchor after the first, until two in a row differ by no more than the second number, relative."""
 SETTLE_S, SETTLE_PAUSE_S = 3.0, 0.1
 """How long the anchor is read on while it is below the usual, and the pause between two readings."""
 WITHOUT_GRAPHS = "call by call: the kernels of a window do not fit into the GPU's queue"
-COUNTERS_REST_S = 120.0
-"""How long the counters' worker may build when all others have built."""
 
 
 class Untimed(Exception):  # noqa: N818  an answer, not an error
@@ -42,12 +36,6 @@ class Untimed(Exception):  # noqa: N818  an answer, not an error
         super().__init__("passed every check, and was not timed")
         self.error = error
         """The worst seen."""
-
-
-Job = tuple[Worker, tuple[Shape, ...]]
-"""A worker, and the shapes that it is to build for."""
-Failure = Rejection | MemoryError | OSError | RuntimeError
-"""Of a worker, or of the judge beside it: torch raises RuntimeError when memory is short."""
 
 
 class WindowSpec(NamedTuple):
@@ -101,21 +89,21 @@ def run(
     unfit: Unqueued | None = None
     with ExitStack() as stack:
         # A machine with a GPU has spare cores: all workers import torch and compile at once, while nothing is timed.
-        workers = _start_workers(context, start, stack) if context.memory.kind == "cuda" and not shared else []
+        workers = building.start_workers(context, start, stack) if context.memory.kind == "cuda" and not shared else []
         with start() as checker:
-            overheads = [_prepare(context, worker, shapes) for _, worker in workers]
+            overheads = [building.own_part(context, worker, shapes) for _, worker in workers]
             checker.wait_until_ready(context.memory)
             if shared:
                 raise Untimed(_check_one_by_one(context, checker, checked, report))
             buffers.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
             jobs = [(checker, checked), *((worker, shapes) for _, worker in workers)]
-            _build(context, jobs, counters if workers else None, report)
+            building.build(context, jobs, counters if workers else None, report)
             with context.stopwatch.phase("check"):
                 _check(context, checker, checked, report)
             with context.stopwatch.phase("benchmark"):
                 specs, uncaptured = _window_specs(context, checker, scored, shapes[len(scored) :])
         if not workers:
-            workers, overheads = _built(context, start, stack, shapes, counters, report)
+            workers, overheads = building.built(context, start, stack, shapes, counters, report)
         try:
             results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
         except Unqueued as unqueued:
@@ -130,7 +118,7 @@ def run(
                 counters.restart()
             try:
                 with ExitStack() as stack:
-                    workers, overheads = _built(context, start, stack, shapes, counters, report)
+                    workers, overheads = building.built(context, start, stack, shapes, counters, report)
                     return _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
             except Unqueued as unqueued:
                 specs, why, unfit = _without_graphs(specs, uncaptured, scored, unqueued), WITHOUT_GRAPHS, unqueued
@@ -185,7 +173,7 @@ def _time_all(
                 except (ArenaError, OSError, RuntimeError) as failure:  # the loaded ones may hold all memory: the result stands
                     result = result.noting([(f"no process could be started to time it again: {failure}",)] * len(shapes))
                     break
-                _build(context, [(another, shapes)], None, report)
+                building.build(context, [(another, shapes)], None, report)
                 usual_gb_s = _usual_gb_s(context, [*results, result])
                 result = replace(_time_process(context, another, *arguments, usual_gb_s=usual_gb_s), dropped=dropped)
         results.append(result)
@@ -233,30 +221,6 @@ def _trial_sets(context: ScoringContext, shapes: tuple[Shape, ...]) -> list[tupl
     return [(shape, min(least, context.room(shape))) for shape in shapes]
 
 
-def _built(
-    context: ScoringContext,
-    start: Start,
-    stack: ExitStack,
-    shapes: tuple[Shape, ...],
-    counters: kernels.Counters | None,
-    report: Report,
-) -> tuple[list[tuple[ExitStack, Worker]], list[list[Overhead]]]:
-    """Fresh workers that have built the submission, and the judge's own part of the windows in each."""
-    workers = _start_workers(context, start, stack)
-    overheads = [_prepare(context, worker, shapes) for _, worker in workers]
-    _build(context, [(worker, shapes) for _, worker in workers], counters, report)
-    return workers, overheads
-
-
-def _start_workers(context: ScoringContext, start: Start, stack: ExitStack) -> list[tuple[ExitStack, Worker]]:
-    """The workers to be timed, started together, since none has the submission yet; leaving its own stack ends each."""
-    workers = []
-    for _ in range(context.sampling.processes):
-        worker_stack = stack.enter_context(ExitStack())
-        workers.append((worker_stack, worker_stack.enter_context(start())))
-    return workers
-
-
 def _time_process(
     context: ScoringContext,
     worker: Worker,
@@ -283,81 +247,6 @@ def _time_process(
     with context.stopwatch.phase("evidence"):
         evidence = kernels.launched_kernels(context, worker, shapes[:scored]) if with_evidence else ()
     return ProcessResult(tuple(timed), evidence, anchors)
-
-
-def _prepare(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...]) -> list[Overhead]:
-    """The judge's own part of every shape's windows, in a worker without the submission."""
-    worker.wait_until_ready(context.memory)
-    with context.stopwatch.phase("benchmark"), as_judge_failure():
-        buffers.reserve_for(context, worker, [(shape, context.most_calls(shape)) for shape in shapes])
-        found = [measure_overhead(context, worker, shape) for shape in shapes]
-        buffers.release(context, worker)  # the next worker needs the memory
-        context.memory.release_staging()
-    return found
-
-
-def _build(context: ScoringContext, jobs: list[Job], counters: kernels.Counters | None, report: Report) -> None:
-    """Load the submission in each worker and call it once on each of its shapes, which may compile. Stop them afterwards.
-
-    On a GPU all do so at once, and memory may be too short for that. Those that fail then build once more, one after the other.
-    """
-    report("building")
-    at_once = len(jobs) + 1 if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
-    threads = ThreadPoolExecutor(at_once, initializer=context.memory.use_in_thread)
-    failed = list[tuple[Job, Failure]]()
-    with context.stopwatch.phase("build"), threads as pool:
-        try:
-            counting = pool.submit(counters.build, context.problem.shapes["gpu"]) if counters else None
-            for job, done in [(job, pool.submit(timing.build, context, *job)) for job in jobs]:
-                try:
-                    done.result()
-                except (Rejection, MemoryError, OSError, RuntimeError) as failure:
-                    if at_once == 1 or not crowded(failure):
-                        raise
-                    failed.append((job, failure))
-            _await_counters(counters, counting)
-            if failed:
-                report(f"building again, one after the other: memory was short for {len(failed)} of {len(jobs)} workers at once")
-                _build_alone(context, failed)
-            if counters and counters.crowded:
-                counters.restart()
-                _await_counters(counters, pool.submit(counters.build, context.problem.shapes["gpu"]))
-        except BaseException:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now
-            for worker, _ in jobs:
-                worker.begin_kill()
-            if counters:
-                counters.begin_kill()
-            raise
-
-
-def _build_alone(context: ScoringContext, failed: list[tuple[Job, Failure]]) -> None:
-    """Build again where it failed, with all others stopped. What fails now is the submission's own: the first verdict stands."""
-    for (worker, _), failure in failed:
-        with _standing(failure):
-            worker.order("trim", limit_s=context.sampling.call_limit_s)
-            worker.freeze()
-    for job, failure in failed:
-        with _standing(failure):
-            timing.build(context, *job)
-
-
-@contextmanager
-def _standing(failure: Failure) -> Iterator[None]:
-    """Raise the verdict that this failure was in the place of a later one."""
-    try:
-        yield
-    except Rejection:
-        if isinstance(failure, Rejection):
-            raise failure from None
-        raise
-
-
-def _await_counters(counters: kernels.Counters | None, building: Future[None] | None) -> None:
-    """Wait for the counters' worker when all others have built, and not for long."""
-    if counters and building:
-        if building not in wait([building], COUNTERS_REST_S).done:
-            counters.begin_kill()
-        building.result()
 
 
 def _usual_gb_s(context: ScoringContext, results: list[ProcessResult]) -> float:

@@ -16,6 +16,7 @@ import torch
 import arena
 from arena.errors import ArenaError, JudgeError
 from arena.judge import evaluation, forbidden, kernels, problem_code, similar, timing, worker_client
+from arena.judge.building import Report
 from arena.judge.context import SHORTEST_CALL_S, ScoringContext, Stopwatch, shape_text
 from arena.judge.device.detect import open_device
 from arena.judge.problem_code import Shape
@@ -44,7 +45,7 @@ def score(
     *,
     digest: str,
     sandbox: Sandbox,
-    report: evaluation.Report = lambda _: None,
+    report: Report = lambda _: None,
     sampling: Sampling | None = None,
     logs: Path | None = None,
     gpu: int = 0,
@@ -178,7 +179,7 @@ def _evidence(
     context: ScoringContext,
     launched: tuple[Evidence, ...],
     counters: kernels.Counters | None,
-    report: evaluation.Report,
+    report: Report,
 ) -> tuple[Evidence, ...]:
     """The kernels that the calls launched, with counters where readable. Rejection for a kernel that the rules exclude."""
     for evidence, name in kernels.excluded_kernels(launched, context.problem.forbidden_kernels):

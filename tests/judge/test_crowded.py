@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from arena.judge import evaluation  # noqa: E402
+from arena.judge import building  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
 
 LINE = "solution() raised an exception; its last line on stderr: torch.OutOfMemoryError: CUDA out of memory."
@@ -71,7 +71,7 @@ def built(workers: list[Worker], kind: str = "cuda", counters: Any = None) -> li
     stopwatch, problem = SimpleNamespace(phase=lambda _: nullcontext()), SimpleNamespace(shapes={"gpu": ()})
     context: Any = SimpleNamespace(memory=memory, stopwatch=stopwatch, sampling=sampling, problem=problem)
     said, jobs = list[str](), [(worker, ()) for worker in workers]
-    evaluation._build(context, jobs, counters, said.append)  # type: ignore[arg-type]
+    building.build(context, jobs, counters, said.append)  # type: ignore[arg-type]
     return said
 
 

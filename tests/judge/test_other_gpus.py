@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from arena.judge import evaluation  # noqa: E402
+from arena.judge import building  # noqa: E402
 
 SCORE_ON_GPU_1 = """
 import os, sys, torch
@@ -53,7 +53,7 @@ def test_every_thread_that_builds_uses_the_scores_gpu() -> None:
             pass
 
     workers: Any = [(Worker(), ()), (Worker(), ())]
-    evaluation._build(context, workers, None, lambda _: None)
+    building.build(context, workers, None, lambda _: None)
     assert len(built) == 2 and built <= told
 
 
