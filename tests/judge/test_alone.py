@@ -166,6 +166,31 @@ def test_long_calls_are_alone_less_often(sets: int, calls: int) -> None:
     assert timing.calls_alone(sets) == calls
 
 
+@pytest.mark.parametrize(("sets", "batches"), [(12, 4), (3, 3)])
+def test_each_batch_of_calls_alone_is_on_a_set_of_its_own(sets: int, batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = list[int]()
+
+    def alone(context: Any, worker: Any, placed: Any, shape: Any, launch_mode: Any, number: int) -> list[Any]:
+        used.append(number)
+        return [(WindowResult(1e-3, 0.0, (), {}), {"rel_fro": 0.5})]
+
+    placed = SimpleNamespace(count=sets, all_outputs=lambda count: ())
+    played: dict[str, Any] = {
+        "place": placed,
+        "_warm_up": None,
+        "_audit_window": None,
+        "written": None,
+        "verify": {"rel_fro": 0.0},
+    }
+    for name, answer in {**played, "public_window": WindowResult(1e-3, 0.0, (), {})}.items():
+        monkeypatch.setattr(timing, name, lambda *_, answer=answer, **__: answer)
+    monkeypatch.setattr(timing, "_alone", alone)
+    context: Any = SimpleNamespace(sampling=GPU, problem=SimpleNamespace(tolerance={"rel_fro": 1.0}), code=None)
+    found = timing._time_once(context, UNUSED, {"N": 1}, "graph", sets, Overhead(0.0, 2))
+    assert len(set(used)) == len(used) == len(found.alone_s) == batches
+    assert found.error == {"rel_fro": 0.5}
+
+
 def test_no_time_is_below_zero() -> None:
     run = process(1e-4, 1e-4)
     assert run.samples_s(1.0) == (SHORTEST_CALL_S,) * 3
