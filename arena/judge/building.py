@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
+from arena.errors import ArenaError
 from arena.judge import buffers, kernels, timing
 from arena.judge.context import ScoringContext
 from arena.judge.overhead import Overhead, measure_overhead
@@ -107,10 +108,10 @@ def _build_alone(context: ScoringContext, failed: list[tuple[Job, Failure]]) -> 
 
 @contextmanager
 def _standing(failure: Failure) -> Iterator[None]:
-    """Raise the verdict that this failure was in the place of a later one."""
+    """Raise the verdict that this failure was in the place of whatever fails later: no verdict becomes a failure of the judge."""
     try:
         yield
-    except Rejection:
+    except (Rejection, ArenaError, MemoryError, OSError, RuntimeError):
         if isinstance(failure, Rejection):
             raise failure from None
         raise

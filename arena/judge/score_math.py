@@ -50,7 +50,7 @@ def interval(processes: Sequence[Sequence[float]], middle: Middle = median) -> t
 
 
 def interval_of_larger(among: Sequence[Sequence[float]], alone: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """The same of what counts on a GPU: the larger of the times among others and alone."""
+    """The same of the larger of two times on a GPU: the median of windows, and the trimmed mean of calls alone."""
     return _interval(
         lambda dice: max(median_of_processes(_drawn(among, dice)), median_of_processes(_drawn(alone, dice), trimmed_mean))
     )

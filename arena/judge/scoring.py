@@ -212,14 +212,15 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
     if not among_s >= least.seconds:
         _reject_impossible(shape, among_s, least.seconds, context.device)
     # The larger time counts: a call alone finds nothing that the calls beside it did.
-    beside, margin_s = _spread(among, median), None
-    counted, bounded = beside, [(beside, 0.0)]
+    of_windows, margin_s = _spread(among, median), None
+    counted, bounded = of_windows, [(of_windows, 0.0)]
     if alone_s is not None:
         margin_s = context.sampling.margin_s(alone_s, runs[0].launch_mode)
         shorter = [[max(each_s - margin_s, SHORTEST_CALL_S) for each_s in run] for run in alone]
-        by_itself = _spread(shorter, trimmed_mean)
-        counted = max(beside, by_itself, key=lambda spread: spread["measured_s"])
-        bounded.append((_larger(counted, beside, by_itself, interval_of_larger(among, shorter)), context.sampling.steady_apart_s))
+        of_calls = _spread(shorter, trimmed_mean)
+        counted = max(of_windows, of_calls, key=lambda spread: spread["measured_s"])
+        larger = _larger(of_windows, of_calls, interval_of_larger(among, shorter))
+        bounded.append((larger, context.sampling.steady_apart_s))
     error = runs[0].error
     for run in runs[1:]:
         error = worse(error, run.error)
@@ -258,16 +259,14 @@ def _spread(samples: Sequence[Sequence[float]], middle: Middle) -> dict[str, Any
     }
 
 
-def _larger(
-    counted: dict[str, Any], beside: dict[str, Any], by_itself: dict[str, Any], ci95: tuple[float, float]
-) -> dict[str, Any]:
-    """How far what counts may lie from itself in another score: in each process the larger of the two times.
+def _larger(of_windows: dict[str, Any], of_calls: dict[str, Any], ci95: tuple[float, float]) -> dict[str, Any]:
+    """How far the larger of the two times may lie off in another score. In each process the larger one is compared.
 
     The lesser time cuts the interval off on one side. So both sides are as wide as the wider.
     """
-    measured_s = counted["measured_s"]
+    measured_s = max(of_windows["measured_s"], of_calls["measured_s"])
     wide_s = max(measured_s - ci95[0], ci95[1] - measured_s)
-    medians_s = tuple(map(max, zip(beside["process_medians_s"], by_itself["process_medians_s"], strict=True)))
+    medians_s = tuple(map(max, zip(of_windows["process_medians_s"], of_calls["process_medians_s"], strict=True)))
     return {"measured_s": measured_s, "ci95": (measured_s - wide_s, measured_s + wide_s), "process_medians_s": medians_s}
 
 

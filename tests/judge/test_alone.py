@@ -121,7 +121,7 @@ def test_calls_alone_that_could_count_mark_a_shape_unsteady(longest_us: float, u
 
 def test_calls_alone_that_could_be_longer_mark_a_shape() -> None:
     """Another score's may be longer, though in this one they are not."""
-    scattered = replace(process(100e-6, 1.0), alone_s=tuple(ALONE_OVERHEAD_S + us / 1e6 for us in (80, 90, 100, 115, 120)))
+    scattered = replace(process(100e-6, 1.0), alone_s=tuple(ALONE_OVERHEAD_S + us / 1e6 for us in (92, 96, 100, 106, 108)))
     found = timed(*[scattered] * 3)
     assert found.measured_s == pytest.approx(100e-6)
     assert found.unsteady and found.ci95 == pytest.approx((100e-6, 100e-6))

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from arena.errors import SandboxError  # noqa: E402
 from arena.judge import building  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
 
@@ -44,8 +45,8 @@ class Room:
 class Worker:
     """One that notes what happens to it."""
 
-    def __init__(self, room: Room, *, dead: bool = False) -> None:
-        self.room, self.dead, self.happened = room, dead, list[str]()
+    def __init__(self, room: Room, trim_fails: Exception | None = None) -> None:
+        self.room, self.trim_fails, self.happened = room, trim_fails, list[str]()
 
     def load(self, limit_s: float) -> None:
         self.happened.append("load")
@@ -53,8 +54,8 @@ class Worker:
 
     def order(self, op: str, limit_s: float) -> None:
         self.happened.append(op)
-        if self.dead:
-            raise Rejection("crashed", "No order could be sent")
+        if self.trim_fails:
+            raise self.trim_fails
         self.room.together = None  # from here on one after the other
 
     def freeze(self) -> None:
@@ -70,9 +71,9 @@ def built(workers: list[Worker], kind: str = "cuda", counters: Any = None) -> li
     sampling = SimpleNamespace(build_limit_s=1.0, call_limit_s=1.0)
     stopwatch, problem = SimpleNamespace(phase=lambda _: nullcontext()), SimpleNamespace(shapes={"gpu": ()})
     context: Any = SimpleNamespace(memory=memory, stopwatch=stopwatch, sampling=sampling, problem=problem)
-    said, jobs = list[str](), [(worker, ()) for worker in workers]
-    building.build(context, jobs, counters, said.append)  # type: ignore[arg-type]
-    return said
+    reported, jobs = list[str](), [(worker, ()) for worker in workers]
+    building.build(context, jobs, counters, reported.append)  # type: ignore[arg-type]
+    return reported
 
 
 @pytest.mark.parametrize("failure", [Rejection("crashed", LINE), torch.OutOfMemoryError("cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY")])
@@ -93,10 +94,14 @@ def test_memory_that_is_short_for_one_alone_is_the_first_verdict() -> None:
     assert all(worker.happened[-1] == "kill" for worker in workers)
 
 
-def test_a_worker_that_has_ended_keeps_its_verdict() -> None:
+@pytest.mark.parametrize(
+    "later", [Rejection("crashed", "No order could be sent"), SandboxError("not stopped"), RuntimeError("CUDA")]
+)
+def test_no_later_failure_replaces_a_verdict(later: Exception) -> None:
+    """A worker may have ended, or have processes that do not stop: a failure of the judge would not count."""
     room = Room(1, Rejection("crashed", LINE))
     with pytest.raises(Rejection, match="CUDA out of memory"):
-        built([Worker(room, dead=True) for _ in range(WORKERS)])
+        built([Worker(room, later) for _ in range(WORKERS)])
 
 
 @pytest.mark.parametrize(
