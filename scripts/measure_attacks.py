@@ -74,7 +74,7 @@ def scored(entry: Entry, hardware: Hardware, *, shared: bool) -> Row:
     submission, expected = entry.submission()
     problem, sampling = entry.problem, replace(CPU, processes=1)
     if hardware.profile == "gpu":
-        sampling = replace(GPU, processes=1, counters=False)
+        sampling = replace(GPU, processes=1, counters=False, first_call_limit_s=60.0)
         problem = problem.model_copy(update={"shapes": {"gpu": problem.shapes["gpu"][FEWER]}, "latency": {}})
     sandbox: Sandbox = backend()
     if entry.home == GIVEN:
