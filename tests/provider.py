@@ -208,10 +208,14 @@ def provider(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Pr
         app.router.add_route("*", "/{rest:.*}", made.handle)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, auto_decompress=False)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        made.url = f"http{'s' if tls else ''}://127.0.0.1:{runner.addresses[0][1]}/base"
+        # A side that ends a TLS connection waits for the other side's word, by itself for 30 seconds.
+        assert runner.server
+        limit_s = 1.0 if tls else None
+        server = await loop.create_server(runner.server, "127.0.0.1", 0, ssl=tls, ssl_shutdown_timeout=limit_s)
+        made.url = f"http{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/base"
         ready.set()
         await over
+        server.close()
         await runner.cleanup()
         # Connections in the middle of a TLS handshake are tasks of the loop, and close a little after these. One that ends waits
         # for the other side. When all are closed, the selector has the loop's own socket alone.
