@@ -82,9 +82,12 @@ def build(context: ScoringContext, jobs: list[Job], counters: kernels.Counters |
                     failed.append((job, failure))
             _await_counters(counters, counting)
             if failed:
-                report(f"building again, one after the other: memory was short for {len(failed)} of {len(jobs)} workers at once")
+                short = f"memory was short for {len(failed)} of {len(jobs)} workers at once"
+                report(f"building again, one after the other: {short}")
+                context.notes.append(f"built again, one after the other: {short}")
                 _build_alone(context, failed)
             if counters and counters.crowded:
+                context.notes.append("the counters' worker built again by itself: memory was short")
                 counters.restart()
                 _await_counters(counters, pool.submit(counters.build, context.problem.shapes["gpu"]))
         except BaseException:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now

@@ -66,6 +66,8 @@ class ScoringContext:
     sampling: Sampling
     seeds: Seeds
     stopwatch: Stopwatch
+    notes: list[str] = field(default_factory=list)
+    """What went otherwise than usual, for the record of the score."""
     _layouts: dict[tuple[object, ...], Layout] = field(default_factory=dict)
 
     def ceiling(self, shape: Shape) -> Ceiling:

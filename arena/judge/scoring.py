@@ -76,7 +76,7 @@ def score(
     notes: list[str] = []
     try:
         _read(submission, problem)
-        loads = {"before": load.look()}
+        loads = {} if shared else {"before": load.look()}
         with open_device(hardware, gpu, shared=shared) as device:
             code = problem_code.load(problem, hardware.profile, folder)
             if not hidden:
@@ -85,7 +85,7 @@ def score(
                 raise JudgeError(reason)
             published = device.sampling
             sampling = replace(sampling or published, cold_bytes=published.cold_bytes)
-            context = ScoringContext(problem, code, device.record, device.memory, sampling, seeds, stopwatch)
+            context = ScoringContext(problem, code, device.record, device.memory, sampling, seeds, stopwatch, notes)
             before = device.conditions()
             start = partial(worker_client.start, submission, sandbox=sandbox, logs=logs, total_limit_s=sampling.total_limit_s)
             start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env, note=notes.append)

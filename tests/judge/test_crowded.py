@@ -65,15 +65,15 @@ class Worker:
         self.happened.append("kill")
 
 
-def built(workers: list[Worker], kind: str = "cuda", counters: Any = None) -> list[str]:
-    """Build in all of them: what the judge reports."""
+def built(workers: list[Worker], kind: str = "cuda", counters: Any = None) -> tuple[list[str], list[str]]:
+    """Build in all of them: what the judge reports, and what it notes in the record."""
     memory = SimpleNamespace(kind=kind, use_in_thread=lambda: None)
     sampling = SimpleNamespace(build_limit_s=1.0, call_limit_s=1.0)
     stopwatch, problem = SimpleNamespace(phase=lambda _: nullcontext()), SimpleNamespace(shapes={"gpu": ()})
-    context: Any = SimpleNamespace(memory=memory, stopwatch=stopwatch, sampling=sampling, problem=problem)
+    context: Any = SimpleNamespace(memory=memory, stopwatch=stopwatch, sampling=sampling, problem=problem, notes=[])
     reported, jobs = list[str](), [(worker, ()) for worker in workers]
     building.build(context, jobs, counters, reported.append)  # type: ignore[arg-type]
-    return reported
+    return reported, context.notes
 
 
 @pytest.mark.parametrize("failure", [Rejection("crashed", LINE), torch.OutOfMemoryError("cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY")])
@@ -81,7 +81,9 @@ def test_memory_that_is_short_for_all_at_once_is_no_verdict(failure: Exception) 
     """Be it a worker or the judge, who makes its inputs, that found too little."""
     room = Room(1, failure)
     workers = [Worker(room) for _ in range(WORKERS)]
-    assert built(workers) == ["building", "building again, one after the other: memory was short for 3 of 3 workers at once"]
+    reported, notes = built(workers)
+    assert reported == ["building", "building again, one after the other: memory was short for 3 of 3 workers at once"]
+    assert notes == ["built again, one after the other: memory was short for 3 of 3 workers at once"]
     assert [worker.happened for worker in workers] == [["load", "trim", "freeze", "load", "freeze"]] * 3
 
 
