@@ -2,10 +2,11 @@
 
 From the checkout: `PYTHONPATH=.:tests python scripts/measure_attacks.py --hardware cpu [--json FILE] [--write]`.
 
-Each score has one process and, on a GPU, every third shape of its problem from the second on. It is added to `--json FILE` at
-once; what that file holds already is left out, so a long measurement may be cut short. Files of several runs may be joined: the
-last score of a name counts, and a gain is over the twin's last score before it. `--attacks` and `--honest` choose what to
-score, `--only` names submissions. `--write` puts the tables into docs/tables/attacks.md, in the place of this hardware's.
+Each score has one process and, on a GPU, every third shape of its problem from the second on; what is to time out has 60 s for
+its first call. A score is added to `--json FILE` at once; what that file holds already is left out, so a long measurement may be
+cut short. Files of several runs may be joined: the last score of a name counts, and a gain is over the twin's last score before
+it. `--attacks` and `--honest` choose what to score, `--only` names submissions. `--write` puts the tables into
+docs/tables/attacks.md, in the place of this hardware's.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def scored(entry: Entry, hardware: Hardware, *, shared: bool) -> Row:
     submission, expected = entry.submission()
     problem, sampling = entry.problem, replace(CPU, processes=1)
     if hardware.profile == "gpu":
-        sampling = replace(GPU, processes=1, counters=False, first_call_limit_s=60.0)
+        sampling = replace(GPU, processes=1, counters=False)
+        if expected == "timed_out":
+            sampling = replace(sampling, first_call_limit_s=60.0)
         problem = problem.model_copy(update={"shapes": {"gpu": problem.shapes["gpu"][FEWER]}, "latency": {}})
     sandbox: Sandbox = backend()
     if entry.home == GIVEN:

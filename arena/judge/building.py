@@ -84,10 +84,10 @@ def build(context: ScoringContext, jobs: list[Job], counters: kernels.Counters |
             if failed:
                 short = f"memory was short for {len(failed)} of {len(jobs)} workers at once"
                 report(f"building again, one after the other: {short}")
-                context.notes.append(f"built again, one after the other: {short}")
+                context.notes.append(f"builds were repeated, one after the other: {short}")
                 _build_alone(context, failed)
             if counters and counters.crowded:
-                context.notes.append("the counters' worker built again by itself: memory was short")
+                context.notes.append("the build of the counters' worker was repeated: memory was short")
                 counters.restart()
                 _await_counters(counters, pool.submit(counters.build, context.problem.shapes["gpu"]))
         except BaseException:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now

@@ -146,7 +146,7 @@ def _rejected(rejection: Rejection, notes: Sequence[str], *, environment: Mappin
 
 
 def _noted(notes: Sequence[str]) -> dict[str, str]:
-    """The field of `environment` for what went wrong besides the verdict."""
+    """The field of `environment` for what went otherwise than usual, besides the verdict."""
     return {"notes": "; ".join(notes)} if notes else {}
 
 

@@ -83,7 +83,7 @@ def test_memory_that_is_short_for_all_at_once_is_no_verdict(failure: Exception) 
     workers = [Worker(room) for _ in range(WORKERS)]
     reported, notes = built(workers)
     assert reported == ["building", "building again, one after the other: memory was short for 3 of 3 workers at once"]
-    assert notes == ["built again, one after the other: memory was short for 3 of 3 workers at once"]
+    assert notes == ["builds were repeated, one after the other: memory was short for 3 of 3 workers at once"]
     assert [worker.happened for worker in workers] == [["load", "trim", "freeze", "load", "freeze"]] * 3
 
 
@@ -139,5 +139,6 @@ def test_the_counters_build_again_alone_too(crowded: bool) -> None:
 
     counters.build, counters.restart = build, lambda: happened.append("restart")
     room = Room(WORKERS, Rejection("crashed", LINE))
-    built([Worker(room) for _ in range(WORKERS)], counters=counters)
+    _, notes = built([Worker(room) for _ in range(WORKERS)], counters=counters)
+    assert notes == ["the build of the counters' worker was repeated: memory was short"] * crowded
     assert happened == (["build", "restart", "build"] if crowded else ["build"])
