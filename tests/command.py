@@ -67,7 +67,7 @@ class Arena:
     def json(self, *words: str, code: int = 0) -> Any:
         """What the command says to programs."""
         done = self(*words, "--json")
-        assert done.code == code, done.err
+        assert done.code == code, f"{done.err}{done.out}"
         return json.loads(done.out)
 
     def refused(self, *words: str, **given: Any) -> str:

@@ -52,15 +52,15 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> O
     """The judge's own part of a window, in a worker that has not loaded the submission, which could distort it.
 
     On a GPU the window is a chain of the judge's own calls, whose time is known, as many as a timed one may have. Else it has
-    no calls.
+    no calls, and the shortest counts: what others compute may lengthen a window by much, and shortens it by little.
     """
     sampling, limit_s, calls = context.sampling, context.sampling.first_call_limit_s, context.most_calls(shape)
     sets = place(context, worker, shape, "public", calls)
     runs = range(1 + sampling.empty_windows)  # the first is slow: it wakes the device
     if context.memory.kind == "host":
         poison(sets, calls, seed=secrets.randbits(63))  # touches its pages, as every call does before they are copied
-        empty = [public_window(context, worker, sets, shape, 0, "call", limit_s) for _ in runs]
-        return Overhead(median(window.elapsed_s for window in empty[1:]))
+        empty_s = [public_window(context, worker, sets, shape, 0, "call", limit_s).elapsed_s for _ in runs]
+        return Overhead(min(empty_s[1:]))
     own_s = worker.order("capture", limit_s=limit_s)
 
     def windows(launch_mode: LaunchMode, count: int, alone: int | None = None) -> list[WindowResult]:

@@ -199,7 +199,7 @@ def _evidence(
 def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]) -> TimedShape:
     """The timings of one shape by all processes, reduced to its time."""
     least = context.ceiling(shape)
-    # The least of the processes' overheads: nothing that disturbs a machine lowers it.
+    # The least of the processes' overheads: what disturbs a machine lengthens it.
     overhead_s = min(run.overhead.window_s for run in runs)
     among = tuple(run.samples_s(overhead_s) for run in runs)
     among_s, alone_s, alone, alone_overheads_s = median_of_processes(among), None, tuple[tuple[float, ...], ...](), [0.0]
@@ -306,10 +306,11 @@ def excluded_arithmetic(problem: Problem, evidence: Evidence) -> str:
 
 
 def _reject_impossible(shape: Shape, measured_s: float, ceiling_s: float, device: Device) -> None:
-    """A call faster than the hardware: the submission cheats, or a ceiling measured on this machine is too low."""
+    """A call faster than the hardware: the submission cheats, or a time that arena measured is wrong."""
     text = f"{shape_text(shape)}: {measured_s * 1e6:.2f} us, but the hardware needs {ceiling_s * 1e6:.2f} us"
     if device.ceilings == "measured":
-        raise JudgeError(f"{text}; run `arena calibrate --hardware cpu` on an idle machine and score again")
+        remedy = "if it stays so, `arena calibrate --hardware cpu` measures the ceilings again"
+        raise JudgeError(f"{text}; score again when nothing else uses this machine, and {remedy}")
     raise Rejection("cheated", text, shape=shape)
 
 

@@ -114,6 +114,7 @@ def test_impossible_latency_is_a_judge_failure(tmp_path: Path) -> None:
     result = scored(HONEST, problem(tmp_path, much))
     assert result.verdict == "judge_failed"  # ceilings that were measured here may be wrong; a datasheet's are not
     assert result.message.startswith("R=2, N=64: ") and " us, but the hardware needs " in result.message
+    assert "; score again when nothing else uses this machine, and if it stays so, `arena calibrate " in result.message
 
 
 @needs_sandbox

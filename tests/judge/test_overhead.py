@@ -1,4 +1,4 @@
-"""The judge's own part of a window on a GPU, from windows of its own calls. The GPU is played here."""
+"""The judge's own part of a window, from windows of its own calls on a GPU, and without calls on a CPU. Both are played here."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from arena.judge import gpu_window, overhead  # noqa: E402
-from arena.judge.sampling import GPU  # noqa: E402
+from arena.judge.sampling import CPU, GPU  # noqa: E402
 from arena.judge.sets import WindowResult  # noqa: E402
 
 CALLS, SPIN_S, PART_S = 40, 2e-6, {None: 290e-6, "graph": 320e-6, "stream": 315e-6}
@@ -43,3 +43,15 @@ def test_own_calls_are_taken_off_the_windows_that_they_were_in(monkeypatch):
     assert found.window_s == pytest.approx(PART_S[None])
     assert found.alone_s == pytest.approx({mode: PART_S[mode] for mode in ("graph", "stream")})
     assert (found.calls, found.publish_s, found.alone_publish_s) == (CALLS, 1e-4, 1e-5)
+
+
+def test_busy_moments_are_no_part_of_an_empty_window(monkeypatch):
+    """What others compute meanwhile would be taken off the submission's windows, and raise its score."""
+    windows = iter([5e-5, 3e-3, 1e-4, *[3e-3] * (CPU.empty_windows - 2)])  # the first does not count
+    monkeypatch.setattr(overhead, "place", lambda *where: None)
+    monkeypatch.setattr(overhead, "poison", lambda *where, seed: None)
+    monkeypatch.setattr(overhead, "public_window", lambda *how: WindowResult(next(windows), 0.0, (), {}))
+    context: Any = SimpleNamespace(sampling=CPU, most_calls=lambda shape: CALLS, memory=SimpleNamespace(kind="host"))
+    worker: Any = Worker()
+    assert overhead.measure_overhead(context, worker, {"N": 1}).window_s == 1e-4
+    assert list(windows) == []
