@@ -380,7 +380,7 @@ from records import cell
 from sessions import agent, play
 from arena.results import run_folder
 with run_folder.create(cell(), manifest={{}}, root=Path({runs!r})) as made:
-    play(agent('sh', '-c', 'echo up; while :; do echo >>beat; sleep 0.02; done', {runs!r} + '/agent'), made, budget_s=120)
+    play(agent('sh', '-c', 'echo >beat; echo up; while :; do sleep 0.02; done', {runs!r} + '/agent'), made, budget_s=120)
 """
 
 
