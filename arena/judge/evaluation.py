@@ -105,7 +105,7 @@ def run(
         if not workers:
             workers, overheads = building.built(context, start, stack, shapes, counters, report)
         try:
-            results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
+            results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, counters, report)
         except Unqueued as unqueued:
             results, specs, unfit = [], _without_graphs(specs, uncaptured, scored, unqueued), unqueued
 
@@ -119,7 +119,7 @@ def run(
             try:
                 with ExitStack() as stack:
                     workers, overheads = building.built(context, start, stack, shapes, counters, report)
-                    return _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, report)
+                    return _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, counters, report)
             except Unqueued as unqueued:
                 specs, why, unfit = _without_graphs(specs, uncaptured, scored, unqueued), WITHOUT_GRAPHS, unqueued
             except (ArenaError, OSError, RuntimeError) as failure:  # what is left of the stuck worker may hold what is needed
@@ -150,14 +150,21 @@ def _time_all(
     specs: list[WindowSpec],
     scored: int,
     anchor: Callable[[], float],
+    counters: kernels.Counters | None,
     report: Report,
 ) -> list[ProcessResult]:
     """Time the submission in each of these workers, which have built it, one after the other."""
+
+    def evidence(worker: Worker) -> tuple[Evidence, ...]:
+        report("reading which kernels ran")
+        return kernels.launched_kernels(context, worker, shapes[:scored], counters)
+
     with_evidence = context.memory.kind == "cuda" and context.sampling.kernels
     results = list[ProcessResult]()
     for number, (worker_stack, worker) in enumerate(workers, start=1):
         report(f"timing, process {number} of {len(workers)}")
-        arguments = (overheads[number - 1], anchor, shapes, specs, scored, number == len(workers) and with_evidence)
+        last = evidence if number == len(workers) and with_evidence else None
+        arguments = (overheads[number - 1], anchor, shapes, specs, scored, last)
         with worker_stack:
             result = _time_process(context, worker, *arguments, usual_gb_s=_usual_gb_s(context, results))
         for _ in range(context.sampling.repeats):
@@ -229,10 +236,10 @@ def _time_process(
     shapes: tuple[Shape, ...],
     specs: list[WindowSpec],
     scored: int,
-    with_evidence: bool,
+    evidence: Callable[[Worker], tuple[Evidence, ...]] | None,
     usual_gb_s: float = 0.0,
 ) -> ProcessResult:
-    """Time every shape in a worker that was built: scored ones first. `with_evidence` profiles a call on each of those."""
+    """Time every shape in a worker that was built: scored ones first. `evidence` comes last."""
     before_gb_s = _settled_gb_s(anchor, usual_gb_s)
     arguments = list(zip(shapes, specs, overheads, strict=True))
     with context.stopwatch.phase("benchmark"):
@@ -245,8 +252,8 @@ def _time_process(
     with context.stopwatch.phase("benchmark"):
         timed += [_time(context, worker, *each) for each in arguments[scored:]]
     with context.stopwatch.phase("evidence"):
-        evidence = kernels.launched_kernels(context, worker, shapes[:scored]) if with_evidence else ()
-    return ProcessResult(tuple(timed), evidence, anchors)
+        launched = evidence(worker) if evidence else ()
+    return ProcessResult(tuple(timed), launched, anchors)
 
 
 def _usual_gb_s(context: ScoringContext, results: list[ProcessResult]) -> float:

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from arena.errors import ArenaError
-from arena.judge.buffers import place
+from arena.judge.buffers import place, release
 from arena.judge.context import CHECKED_CALLS, ScoringContext
 from arena.judge.device.memory import HostBuffer
 from arena.judge.problem_code import Shape
@@ -56,19 +56,34 @@ MOST_COUNTED = 1e18
 """No counter of one kernel comes near this amount."""
 
 
-def launched_kernels(context: ScoringContext, worker: Worker, shapes: Sequence[Shape]) -> tuple[Evidence, ...]:
-    """The kernels of one untimed call on each shape, named by a profiler in this worker. This is the worker's last task."""
+def launched_kernels(
+    context: ScoringContext, worker: Worker, shapes: Sequence[Shape], counters: Counters | None
+) -> tuple[Evidence, ...]:
+    """The kernels of one untimed call on each shape, named by a profiler in this worker. This is the worker's last task.
+
+    The profiler takes some seconds to start, most of them on a processor. The counters are read meanwhile.
+    """
     limit_s, notes = context.sampling.call_limit_s, dict[int, str]()
     memory = HostBuffer(NAMES_BYTES)
     try:
+        with _noting(notes, 0):
+            release(context, worker)  # the calls under the counters need the memory
+            worker.resume()
+            worker.send("start_profiler")
+        if counters:
+            counters.read(shapes)
+        if not notes:
+            with _noting(notes, 0):
+                worker.reply("start_profiler", limit_s)
         for number, shape in enumerate(shapes, start=1):
             with _noting(notes, number):
                 worker.order("profile", limit_s=limit_s, set=_filled(context, worker, shape))
         with _noting(notes, 0):
             worker.order("names", fds=[memory.fd], mark=MARK, limit_s=limit_s)
-        return listed(shapes, _kernels(memory.bytes.numpy().tobytes()), notes)
+        found = listed(shapes, _kernels(memory.bytes.numpy().tobytes()), notes)
     finally:
         memory.close()
+    return counters.added_to(found) if counters else found
 
 
 def listed(shapes: Sequence[Shape], kernels: Mapping[int, list[Kernel]], notes: Mapping[int, str]) -> tuple[Evidence, ...]:
@@ -99,6 +114,7 @@ class Counters:
 
     def __init__(self, context: ScoringContext, start: Callable[..., AbstractContextManager[Worker]], stack: ExitStack) -> None:
         self._context, self._stack, self._built = context, stack, False
+        self._text: str | None = None
         self.crowded = False
         """Whether its build failed while others built, maybe for want of memory."""
         wrapper = counters_command()
@@ -111,7 +127,7 @@ class Counters:
         if self._start is None:
             return
         self._stack.close()
-        self._built, self.crowded, self._missing = False, False, ""
+        self._built, self._text, self.crowded, self._missing = False, None, False, ""
         try:
             self._worker = self._stack.enter_context(self._start())
         except FAILURES as failure:
@@ -137,24 +153,22 @@ class Counters:
         if not self._missing:
             self._worker.begin_kill()
 
-    def read(self, found: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-        """`found` with the counters of one call on each shape, or with the reason why there are none. Never raises Rejection."""
-        if self._missing:
-            return with_note(found, self._missing)
+    def read(self, shapes: Sequence[Shape]) -> None:
+        """Read the counters of one call on each shape. Only the first time. A failure is a note, never a Rejection."""
+        if self._missing or self._text is not None:
+            return
         try:
             with self._stack:
-                text = self._counted(found)
+                for shape in shapes:
+                    number = _filled(self._context, self._worker, shape)
+                    self._worker.order("count", limit_s=self._context.sampling.first_call_limit_s, set=number)
+                self._text = self._worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
         except FAILURES as failure:  # the score stands: its timing is over
-            return with_note(found, f"the calls under the counters failed: {failure}")
-        return counted(found, text)
+            self._missing = f"the calls under the counters failed: {failure}"
 
-    def _counted(self, found: tuple[Evidence, ...]) -> str:
-        """What the profiler prints of one call on each shape."""
-        worker = self._worker
-        for evidence in found:
-            number = _filled(self._context, worker, evidence.shape)
-            worker.order("count", limit_s=self._context.sampling.first_call_limit_s, set=number)
-        return worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
+    def added_to(self, found: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+        """`found` with the counters that were read, or with the reason why there are none."""
+        return with_note(found, self._missing) if self._missing else counted(found, self._text or "")
 
 
 @contextmanager

@@ -96,7 +96,8 @@ def score(
                 counters = stack.enter_context(kernels.counters(context, start)) if reads else None
                 anchor, profile = device.anchor_gb_s, hardware.profile
                 processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)
-                evidence = _evidence(context, processes[-1].evidence, counters, report)
+                evidence = processes[-1].evidence
+                _reject_excluded(problem, evidence)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             timed = [
                 _timed(context, shape, [process.shapes[number] for process in processes])
@@ -175,25 +176,14 @@ def _read(submission: Submission, problem: Problem) -> None:
         raise Rejection("forbidden", f"The problem forbids what solution.py uses: {listed}")
 
 
-def _evidence(
-    context: ScoringContext,
-    launched: tuple[Evidence, ...],
-    counters: kernels.Counters | None,
-    report: Report,
-) -> tuple[Evidence, ...]:
-    """The kernels that the calls launched, with counters where readable. Rejection for a kernel that the rules exclude."""
-    for evidence, name in kernels.excluded_kernels(launched, context.problem.forbidden_kernels):
+def _reject_excluded(problem: Problem, found: tuple[Evidence, ...]) -> None:
+    """Rejection where a call launched a kernel, or used an arithmetic, that the problem's rules exclude."""
+    for evidence, name in kernels.excluded_kernels(found, problem.forbidden_kernels):
         text = f"A call launched {name}, a kernel of a library that the problem excludes"
         raise Rejection("forbidden", text, shape=evidence.shape)
-    if counters is None:
-        return launched
-    report("reading the counters")
-    with context.stopwatch.phase("evidence"):
-        found = counters.read(launched)
     for evidence in found:
-        if text := excluded_arithmetic(context.problem, evidence):
+        if text := excluded_arithmetic(problem, evidence):
             raise Rejection("forbidden", text, shape=evidence.shape)
-    return found
 
 
 def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]) -> TimedShape:

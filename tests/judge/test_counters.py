@@ -14,16 +14,18 @@ from arena.judge import kernels
 from arena.judge.rejection import Rejection
 from arena.schema import Evidence
 
-CONTEXT: Any = SimpleNamespace(memory=None, sampling=SimpleNamespace(build_limit_s=1.0, first_call_limit_s=1.0))
+CONTEXT: Any = SimpleNamespace(memory=None, sampling=SimpleNamespace(build_limit_s=1.0, first_call_limit_s=1.0, call_limit_s=1.0))
 FOUND = (Evidence(shape={"N": 1}),)
 
 
 class Fake:
     """A worker that notes what happens to it."""
 
-    def __init__(self, fails: Exception | None = None, dies: Exception | None = None) -> None:
+    buffers = None
+
+    def __init__(self, fails: Exception | None = None, dies: Exception | None = None, prints: str = "") -> None:
         self.happened: list[str] = []
-        self.fails, self.dies = fails, dies
+        self.fails, self.dies, self.prints = fails, dies, prints
 
     def wait_until_ready(self, memory: object) -> None:
         self.happened.append("ready")
@@ -39,11 +41,30 @@ class Fake:
     def begin_kill(self) -> None:
         self.happened.append("kill")
 
+    def resume(self) -> None:
+        pass
+
+    def send(self, op: str) -> None:
+        self.happened.append(f"{op} sent")
+
+    def reply(self, op: str, limit_s: float) -> None:
+        self.happened.append(op)
+        if self.fails:
+            raise self.fails
+
+    def order(self, op: str, **_: object) -> None:
+        self.happened.append(op)
+
+    def finish(self, limit_s: float) -> bytes:
+        self.happened.append("finish")
+        return self.prints.encode()
+
 
 @pytest.fixture
 def counters(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Counters whose workers are these fakes, one after the other."""
     monkeypatch.setattr(kernels, "counters_command", lambda: ("ncu",))
+    monkeypatch.setattr(kernels, "_filled", lambda *_: 0)
     with ExitStack() as stack:
 
         def made(*workers: Fake | Exception) -> kernels.Counters:
@@ -54,8 +75,10 @@ def counters(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
                 worker = left.pop(0)
                 if isinstance(worker, Exception):
                     raise worker
-                yield worker
-                worker.happened.append("end")
+                try:
+                    yield worker
+                finally:
+                    worker.happened.append("end")
                 if worker.dies:
                     raise worker.dies
 
@@ -82,14 +105,14 @@ def test_a_failed_build_is_a_note(counters: Any, failure: Exception) -> None:
     assert worker.happened[-1] == "end"
     found.begin_kill()
     assert "kill" not in worker.happened, "it has ended"
-    assert [each.note for each in found.read(FOUND)] == ["the worker for the counters failed: it raised"]
+    assert [each.note for each in found.added_to(FOUND)] == ["the worker for the counters failed: it raised"]
 
 
 def test_a_worker_that_does_not_start_is_a_note(counters: Any) -> None:
     found = counters(SandboxError("no space"), SandboxError("no room"))
     found.build(())
     found.restart()
-    assert [each.note for each in found.read(FOUND)] == ["the worker for the counters did not start: no room"]
+    assert [each.note for each in found.added_to(FOUND)] == ["the worker for the counters did not start: no room"]
 
 
 def test_processes_that_do_not_die_are_the_verdict(counters: Any) -> None:
@@ -117,3 +140,59 @@ def test_a_restart_ends_the_one_that_has_the_submission(counters: Any) -> None:
     assert first.happened[-1] == "end"
     found.build(())
     assert second.happened == ["ready", "load", "freeze"]
+
+
+def profiled(worker: Any, shapes: Any, counters: kernels.Counters | None) -> tuple[Evidence, ...]:
+    """What `worker` and `counters` find."""
+    return kernels.launched_kernels(CONTEXT, worker, shapes, counters)
+
+
+SHAPES = ({"N": 1}, {"N": 2})
+PRINTED = """"ID","Kernel Name","Metric Name","Metric Value"
+"0","spin_kernel","dram__bytes_read.sum","1"
+"1","attend","dram__bytes_read.sum","1000"
+"2","spin_kernel","dram__bytes_read.sum","1"
+"3","attend","dram__bytes_read.sum","3000"
+"""
+
+
+def test_counters_are_read_while_the_profiler_starts(counters: Any) -> None:
+    """Both take seconds. A process that is timed again is profiled again, and the counters are read once."""
+    timed, counted = Fake(), Fake(prints=PRINTED)
+    timed.happened = counted.happened
+    found = counters(counted)
+    found.build(())
+    del counted.happened[:]
+    evidence = profiled(timed, SHAPES, found)
+    calls = ["count", "count", "finish", "end"]
+    assert counted.happened == ["start_profiler sent", *calls, "start_profiler", "profile", "profile", "names"]
+    assert [(each.dram_read_bytes, each.proof) for each in evidence] == [(1000, "counters"), (3000, "counters")]
+    assert profiled(Fake(), SHAPES, found) == evidence
+    assert counted.happened.count("count") == 2
+
+
+def test_a_profiler_that_does_not_start_is_a_note(counters: Any) -> None:
+    """The timing is over: the score stands, and has the counters."""
+    found = counters(Fake(prints=PRINTED))
+    found.build(())
+    evidence = profiled(Fake(fails=Rejection("crashed", "it ended")), SHAPES, found)
+    assert [each.note for each in evidence] == ["the call under the profiler failed: it ended"] * 2
+    assert [each.dram_read_bytes for each in evidence] == [1000, 3000]
+
+
+def test_tampering_while_the_profiler_starts_is_the_verdict() -> None:
+    with pytest.raises(Rejection, match="a forged reply"):
+        profiled(Fake(fails=Rejection("cheated", "a forged reply")), SHAPES, None)
+
+
+def test_calls_that_fail_under_the_counters_are_a_note(counters: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> int:
+        raise MemoryError("no room for the sets")
+
+    monkeypatch.setattr(kernels, "_filled", fails)
+    counted = Fake()
+    found = counters(counted)
+    found.build(())
+    found.read(SHAPES)
+    assert counted.happened[-1] == "end"
+    assert [each.note for each in found.added_to(FOUND)] == ["the calls under the counters failed: no room for the sets"]
