@@ -38,7 +38,7 @@ class Sampling:
     overlap."""
     alone_audits: int = 1
     """Calls of each such batch, at secret places, that are audits: of a hidden input class, verified, their time not kept."""
-    alone_sample: int = 2
+    alone_sample: int = 1
     """Secretly chosen outputs verified in each such batch, besides its audits."""
     alone_margin: float = 0.015
     """How much shorter a captured call alone counts than it was measured, relative,"""
@@ -97,7 +97,7 @@ CPU = Sampling()
 GPU = Sampling(
     window_s=0.005,
     min_calls=8,
-    max_calls=128,
+    max_calls=64,
     drift=0.03,
     repeats=2,
     resizes=1,
