@@ -134,11 +134,12 @@ def several(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor)
     # u = fresh - kept @ S
     solved = torch.linalg.solve_triangular(known.tril(-1), torch.cat([v, k * start], dim=-1), upper=False, unitriangular=True)
     fresh, kept = solved.split([v.shape[-1], k.shape[-1]], dim=-1)
-    asked, seen, end = q * start, seen.tril(), start[..., -1, :, None]
     last = ((G[..., -1:, :] - G).exp() * k * beta[..., None]).transpose(-1, -2)
-    o = torch.empty_like(v)
-    for b in range(o.shape[2]):
-        u = fresh[:, :, b] - kept[:, :, b] @ S
-        o[:, :, b] = asked[:, :, b] @ S + seen[:, :, b] @ u
-        S = S * end[:, :, b] + last[:, :, b] @ u
-    return o.flatten(2, 3)[:, :, :T], S
+    # A block takes S to step @ S + added: one product for each block in turn, and all else for all of them at once.
+    steps, added = torch.diag_embed(start[..., -1, :]) - last @ kept, last @ fresh
+    states = [S.flatten(0, 1)]
+    for block in zip(*(x.movedim(2, 0).flatten(1, 2) for x in (added, steps)), strict=True):
+        states.append(torch.baddbmm(*block, states[-1]))
+    before = torch.stack(states[:-1]).unflatten(1, S.shape[:2]).movedim(0, 2)
+    o = (q * start) @ before + seen.tril() @ (fresh - kept @ before)
+    return o.flatten(2, 3)[:, :, :T], states[-1].view(S.shape)
