@@ -59,28 +59,32 @@ MOST_COUNTED = 1e18
 def launched_kernels(
     context: ScoringContext, worker: Worker, shapes: Sequence[Shape], counters: Counters | None
 ) -> tuple[Evidence, ...]:
-    """The kernels of one untimed call on each shape, named by a profiler in this worker. This is the worker's last task.
+    """The kernels of one untimed call on each shape, named by a profiler in this worker, with what `counters` read of another.
 
-    The profiler takes some seconds to start, most of them on a processor. The counters are read meanwhile.
+    This is the worker's last task. The profiler takes some seconds to start, most of them on a processor. The counters are read
+    meanwhile.
     """
-    limit_s, notes = context.sampling.call_limit_s, dict[int, str]()
+    limit_s, notes = context.sampling.call_limit_s, Notes()
+
+    def start_profiler() -> None:
+        release(context, worker)  # the calls under the counters need the memory
+        worker.resume()
+        worker.send("start_profiler")
+
+    def profile(shape: Shape) -> None:
+        worker.order("profile", limit_s=limit_s, set=_filled(context, worker, shape))
+
     memory = HostBuffer(NAMES_BYTES)
     try:
-        with _noting(notes, 0):
-            release(context, worker)  # the calls under the counters need the memory
-            worker.resume()
-            worker.send("start_profiler")
+        notes.attempt(0, start_profiler)
         if counters:
             counters.read(shapes)
-        if not notes:
-            with _noting(notes, 0):
-                worker.reply("start_profiler", limit_s)
+        if not notes.by_call:
+            notes.attempt(0, partial(worker.reply, "start_profiler", limit_s))
         for number, shape in enumerate(shapes, start=1):
-            with _noting(notes, number):
-                worker.order("profile", limit_s=limit_s, set=_filled(context, worker, shape))
-        with _noting(notes, 0):
-            worker.order("names", fds=[memory.fd], mark=MARK, limit_s=limit_s)
-        found = listed(shapes, _kernels(memory.bytes.numpy().tobytes()), notes)
+            notes.attempt(number, partial(profile, shape))
+        notes.attempt(0, partial(worker.order, "names", fds=[memory.fd], mark=MARK, limit_s=limit_s))
+        found = listed(shapes, _kernels(memory.bytes.numpy().tobytes()), notes.by_call)
     finally:
         memory.close()
     return counters.added_to(found) if counters else found
@@ -98,15 +102,34 @@ def listed(shapes: Sequence[Shape], kernels: Mapping[int, list[Kernel]], notes: 
     return tuple(found)
 
 
-@contextmanager
-def _noting(notes: dict[int, str], number: int) -> Iterator[None]:
-    """Note a call under the profiler that failed: the score stands, its timing is over. Tampering is still a Rejection."""
-    try:
-        yield
-    except Rejection as rejection:
-        if rejection.verdict == "cheated":
-            raise
-        notes[number] = f"the call under the profiler failed: {rejection.message}"
+@dataclass
+class Notes:
+    """Why kernels are not known: by the number of the call, and 0 for all calls."""
+
+    by_call: dict[int, str] = field(default_factory=dict)
+    timed_out: bool = False
+
+    def attempt(self, number: int, step: Callable[[], object]) -> None:
+        """Note where `step` fails: the score stands, its timing is over. Tampering is still a Rejection.
+
+        After an order without a reply none is sent: a late reply would look like a forged one.
+        """
+        if self.timed_out:
+            return
+        try:
+            step()
+        except FAILURES as failure:
+            verdict = failure.verdict if isinstance(failure, Rejection) else ""
+            if verdict == "cheated":
+                raise
+            self.timed_out = verdict == "timed_out"
+            for each in (number, 0) if self.timed_out else (number,):
+                self.by_call.setdefault(each, f"the call under the profiler failed: {said(failure)}")
+
+
+def said(failure: BaseException) -> str:
+    """Its message; a MemoryError has none."""
+    return str(failure) or type(failure).__name__
 
 
 class Counters:
@@ -115,6 +138,7 @@ class Counters:
     def __init__(self, context: ScoringContext, start: Callable[..., AbstractContextManager[Worker]], stack: ExitStack) -> None:
         self._context, self._stack, self._built = context, stack, False
         self._text: str | None = None
+        self._undead: Exception | None = None
         self.crowded = False
         """Whether its build failed while others built, maybe for want of memory."""
         wrapper = counters_command()
@@ -123,15 +147,17 @@ class Counters:
         self.restart()
 
     def restart(self) -> None:
-        """Start a worker without the submission, in the place of one that may have it."""
+        """Start a worker without the submission, in the place of one that may have it. Raises where its processes do not die."""
         if self._start is None:
             return
+        if self._undead:
+            raise self._undead
         self._stack.close()
         self._built, self._text, self.crowded, self._missing = False, None, False, ""
         try:
             self._worker = self._stack.enter_context(self._start())
         except FAILURES as failure:
-            self._missing = f"the worker for the counters did not start: {failure}"
+            self._missing = f"the worker for the counters did not start: {said(failure)}"
 
     def build(self, shapes: Sequence[Shape]) -> None:
         """Load the submission and call it once on each shape, while the other workers do. Only the first time.
@@ -145,7 +171,7 @@ class Counters:
             self._worker.wait_until_ready(self._context.memory)
             build(self._context, self._worker, shapes)
         except FAILURES as failure:
-            self._missing, self.crowded = f"the worker for the counters failed: {failure}", crowded(failure)
+            self._missing, self.crowded = f"the worker for the counters failed: {said(failure)}", crowded(failure)
             self._stack.close()
 
     def begin_kill(self) -> None:
@@ -158,13 +184,17 @@ class Counters:
         if self._missing or self._text is not None:
             return
         try:
-            with self._stack:
-                for shape in shapes:
-                    number = _filled(self._context, self._worker, shape)
-                    self._worker.order("count", limit_s=self._context.sampling.first_call_limit_s, set=number)
-                self._text = self._worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
+            for shape in shapes:
+                number = _filled(self._context, self._worker, shape)
+                self._worker.order("count", limit_s=self._context.sampling.first_call_limit_s, set=number)
+            self._text = self._worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
         except FAILURES as failure:  # the score stands: its timing is over
-            self._missing = f"the calls under the counters failed: {failure}"
+            self._missing = f"the calls under the counters failed: {said(failure)}"
+        try:
+            self._stack.close()
+        except FAILURES as failure:
+            self._undead = failure
+            self._missing = self._missing or f"the worker for the counters did not end: {said(failure)}"
 
     def added_to(self, found: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
         """`found` with the counters that were read, or with the reason why there are none."""
@@ -214,7 +244,7 @@ def _filled(context: ScoringContext, worker: Worker, shape: Shape) -> int:
     number = secrets.randbelow(sets.count)
     (seed,) = context.seeds.take(1)
     write(context.code.make_inputs(shape, seed, "public", context.memory.device), sets.input(number))
-    # As before any other call: the profiled call finds no answer there, and cannot tell that it is profiled.
+    # As before any other call: the profiled call finds no answer there.
     poison(sets, sets.count, seed=secrets.randbits(63))
     sets.memory.settle()
     return number

@@ -91,7 +91,7 @@ def score(
             start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env, note=notes.append)
             start = partial(start, absent=problem.absent_libraries, packages=packages)
             with ExitStack() as stack:
-                # It starts and builds with the other workers, and reads the counters when all timing is over.
+                # It starts and builds with the other workers, and reads the counters after the last one is timed.
                 reads = sampling.kernels and sampling.counters and hardware.profile == "gpu" and not shared
                 counters = stack.enter_context(kernels.counters(context, start)) if reads else None
                 anchor, profile = device.anchor_gb_s, hardware.profile

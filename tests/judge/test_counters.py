@@ -42,7 +42,7 @@ class Fake:
         self.happened.append("kill")
 
     def resume(self) -> None:
-        pass
+        self.happened.append("resume")
 
     def send(self, op: str) -> None:
         self.happened.append(f"{op} sent")
@@ -54,6 +54,8 @@ class Fake:
 
     def order(self, op: str, **_: object) -> None:
         self.happened.append(op)
+        if self.fails:
+            raise self.fails
 
     def finish(self, limit_s: float) -> bytes:
         self.happened.append("finish")
@@ -65,6 +67,7 @@ def counters(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Counters whose workers are these fakes, one after the other."""
     monkeypatch.setattr(kernels, "counters_command", lambda: ("ncu",))
     monkeypatch.setattr(kernels, "_filled", lambda *_: 0)
+    monkeypatch.setattr(kernels, "release", lambda _, worker: worker.happened.append("release"))
     with ExitStack() as stack:
 
         def made(*workers: Fake | Exception) -> kernels.Counters:
@@ -165,29 +168,48 @@ def test_counters_are_read_while_the_profiler_starts(counters: Any) -> None:
     del counted.happened[:]
     evidence = profiled(timed, SHAPES, found)
     calls = ["count", "count", "finish", "end"]
-    assert counted.happened == ["start_profiler sent", *calls, "start_profiler", "profile", "profile", "names"]
+    assert counted.happened == [
+        "release",
+        "resume",
+        "start_profiler sent",
+        *calls,
+        "start_profiler",
+        "profile",
+        "profile",
+        "names",
+    ]
     assert [(each.dram_read_bytes, each.proof) for each in evidence] == [(1000, "counters"), (3000, "counters")]
     assert profiled(Fake(), SHAPES, found) == evidence
     assert counted.happened.count("count") == 2
 
 
-def test_a_profiler_that_does_not_start_is_a_note(counters: Any) -> None:
+@pytest.mark.parametrize("failure", [Rejection("crashed", "it ended"), MemoryError("it ended"), RuntimeError("it ended")])
+def test_a_profiler_that_fails_is_a_note(counters: Any, failure: Exception) -> None:
     """The timing is over: the score stands, and has the counters."""
-    found = counters(Fake(prints=PRINTED))
+    timed, found = Fake(fails=failure), counters(Fake(prints=PRINTED))
     found.build(())
-    evidence = profiled(Fake(fails=Rejection("crashed", "it ended")), SHAPES, found)
+    evidence = profiled(timed, SHAPES, found)
+    assert timed.happened[-3:] == ["profile", "profile", "names"]
     assert [each.note for each in evidence] == ["the call under the profiler failed: it ended"] * 2
     assert [each.dram_read_bytes for each in evidence] == [1000, 3000]
 
 
-def test_tampering_while_the_profiler_starts_is_the_verdict() -> None:
+def test_no_order_follows_one_without_a_reply(counters: Any) -> None:
+    """A late reply would look like a forged one."""
+    timed = Fake(fails=Rejection("timed_out", "no reply in 60 s"))
+    evidence = profiled(timed, SHAPES, None)
+    assert timed.happened[-1] == "start_profiler"
+    assert [each.note for each in evidence] == ["the call under the profiler failed: no reply in 60 s"] * 2
+
+
+def test_tampering_under_the_profiler_is_the_verdict(counters: Any) -> None:
     with pytest.raises(Rejection, match="a forged reply"):
         profiled(Fake(fails=Rejection("cheated", "a forged reply")), SHAPES, None)
 
 
 def test_calls_that_fail_under_the_counters_are_a_note(counters: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> int:
-        raise MemoryError("no room for the sets")
+        raise MemoryError
 
     monkeypatch.setattr(kernels, "_filled", fails)
     counted = Fake()
@@ -195,4 +217,34 @@ def test_calls_that_fail_under_the_counters_are_a_note(counters: Any, monkeypatc
     found.build(())
     found.read(SHAPES)
     assert counted.happened[-1] == "end"
-    assert [each.note for each in found.added_to(FOUND)] == ["the calls under the counters failed: no room for the sets"]
+    assert [each.note for each in found.added_to(FOUND)] == ["the calls under the counters failed: MemoryError"]
+
+
+def test_counters_of_a_build_that_failed_are_a_note(counters: Any) -> None:
+    found = counters(Fake(fails=Rejection("crashed", "it raised")))
+    found.build(())
+    notes = [each.note for each in profiled(Fake(), SHAPES, found)]
+    assert notes == [f"{kernels.UNSEEN}; the worker for the counters failed: it raised"] * 2
+
+
+def test_a_restart_beside_undead_processes_is_the_verdict(counters: Any) -> None:
+    """Nothing may be timed beside them, so a restart is the verdict."""
+    found = counters(Fake(prints=PRINTED, dies=Rejection("timed_out", "too long to die")), Fake())
+    found.build(())
+    found.read(SHAPES)
+    assert [each.note for each in found.added_to(FOUND)] == ["the worker for the counters did not end: too long to die"]
+    with pytest.raises(Rejection, match="too long to die"):
+        found.restart()
+
+
+def test_a_restart_forgets_what_was_read(counters: Any) -> None:
+    found = counters(Fake(prints=PRINTED), Fake(prints=PRINTED.replace("1000", "5000")))
+
+    def first_read() -> float:
+        found.build(())
+        found.read(SHAPES)
+        return float(found.added_to((*FOUND, *FOUND))[0].dram_read_bytes)
+
+    assert first_read() == 1000
+    found.restart()
+    assert first_read() == 5000

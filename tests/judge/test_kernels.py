@@ -11,6 +11,7 @@ from arena import catalog
 from arena.judge import kernels as evidence
 from arena.judge import scoring
 from arena.judge.context import shape_text
+from arena.judge.rejection import Rejection
 from arena.judge.scoring import unexpected_arithmetic
 from arena.schema import Evidence, Kernel, ShapeScore
 
@@ -252,6 +253,20 @@ def test_excluded_arithmetic_shows_in_the_counters(dtype: str, share: float, ref
     seen = Evidence(shape=dict(shape), proof="counters", tensor_ops={dtype: share * EIGHT_BITS.flops(shape)})
     text = f"The tensor cores multiplied {dtype} numbers ({seen.tensor_ops[dtype]:.3g} operations), which the problem excludes"
     assert scoring.excluded_arithmetic(EIGHT_BITS, seen) == (text if refused else "")
+
+
+def test_what_the_rules_exclude_is_the_verdict() -> None:
+    """Of any shape, and a kernel before an arithmetic."""
+    first, second, third = EIGHT_BITS.shapes["gpu"][:3]
+    fine = Evidence(shape=dict(first), kernels=(Kernel(name="mine", launches=1),))
+    library = Evidence(shape=dict(second), kernels=(Kernel(name="cublas_gemm", launches=1),))
+    other = Evidence(shape=dict(third), proof="counters", tensor_ops={"int8": 1e15})
+    problem = EIGHT_BITS.model_copy(update={"forbidden_kernels": ("cublas*",)})
+    scoring._reject_excluded(problem, (fine,))
+    for found, shape, text in (((fine, other, library), second, "cublas_gemm"), ((fine, other), third, "int8")):
+        with pytest.raises(Rejection, match=text) as caught:
+            scoring._reject_excluded(problem, found)
+        assert (caught.value.verdict, caught.value.shape) == ("forbidden", shape)
 
 
 def test_excluded_arithmetic_of_a_problem_without_operations() -> None:

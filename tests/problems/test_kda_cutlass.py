@@ -155,11 +155,13 @@ def test_the_reference_against_plain_loops_over_numbers(input_class):
 
 
 @pytest.mark.parametrize("input_class", INPUT_CLASSES)
-def test_a_block_of_tokens_agrees_with_single_tokens(input_class):
-    *tokens, S = make({"B": 2, "T": REFERENCE.BLOCK, "H": 2, "D": 64}, 3, input_class)
+def test_blocks_of_tokens_agree_with_single_tokens(input_class):
+    # Three whole blocks and a part of one, with a head of each kind.
+    T = 3 * REFERENCE.BLOCK + 7
+    *tokens, S = make({"B": 2, "T": T, "H": 4, "D": 64}, 3, input_class)
     tokens, S = [x.transpose(1, 2).double() for x in tokens], S.double()
     o, after = REFERENCE.several(S, *tokens)
-    for t in range(REFERENCE.BLOCK):
+    for t in range(T):
         answer, S = REFERENCE.one(S, *(x[:, :, t : t + 1] for x in tokens))
         torch.testing.assert_close(o[:, :, t : t + 1], answer, rtol=1e-11, atol=1e-13)
     torch.testing.assert_close(after, S, rtol=1e-11, atol=1e-13)
