@@ -24,6 +24,11 @@ class ArenaError(Exception):
         """The single errors, when this one stands for several."""
 
 
+def message_of(error: BaseException) -> str:
+    """Its text, or its type where it has none, as a MemoryError."""
+    return str(error) or type(error).__name__
+
+
 class UsageError(ArenaError):
     """A name or an option that does not exist."""
 

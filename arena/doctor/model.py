@@ -16,7 +16,7 @@ from arena.agents.run_spec import RunSpec, TimeLimits
 from arena.agents.select import SelectedModel, model_access
 from arena.agents.supervisor import Progress
 from arena.doctor import Check
-from arena.errors import ArenaError
+from arena.errors import ArenaError, message_of
 from arena.gateway.config import Caps, ModelAccess
 from arena.gateway.model.apis import smallest_request
 from arena.gateway.model.server import serve
@@ -86,7 +86,7 @@ async def _probe(access: ModelAccess) -> Check:
             ):
                 text, status = await answer.text(), answer.status
         except (aiohttp.ClientError, TimeoutError) as error:
-            return Check("request", "missing", f"{access.route.base_url}: no answer ({error or type(error).__name__})")
+            return Check("request", "missing", f"{access.route.base_url}: no answer ({message_of(error)})")
         took_s, used = time.monotonic() - began_s, gateway.usage()
         stop = gateway.stop
     if status != 200 or stop:

@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from arena.errors import ArenaError
+from arena.errors import ArenaError, message_of
 from arena.judge.buffers import place, release
 from arena.judge.context import CHECKED_CALLS, ScoringContext
 from arena.judge.device.memory import HostBuffer
@@ -124,12 +124,7 @@ class Notes:
                 raise
             self.timed_out = verdict == "timed_out"
             for each in (number, 0) if self.timed_out else (number,):
-                self.by_call.setdefault(each, f"the call under the profiler failed: {said(failure)}")
-
-
-def said(failure: BaseException) -> str:
-    """Its message; a MemoryError has none."""
-    return str(failure) or type(failure).__name__
+                self.by_call.setdefault(each, f"the call under the profiler failed: {message_of(failure)}")
 
 
 class Counters:
@@ -157,7 +152,7 @@ class Counters:
         try:
             self._worker = self._stack.enter_context(self._start())
         except FAILURES as failure:
-            self._missing = f"the worker for the counters did not start: {said(failure)}"
+            self._missing = f"the worker for the counters did not start: {message_of(failure)}"
 
     def build(self, shapes: Sequence[Shape]) -> None:
         """Load the submission and call it once on each shape, while the other workers do. Only the first time.
@@ -171,7 +166,7 @@ class Counters:
             self._worker.wait_until_ready(self._context.memory)
             build(self._context, self._worker, shapes)
         except FAILURES as failure:
-            self._missing, self.crowded = f"the worker for the counters failed: {said(failure)}", crowded(failure)
+            self._missing, self.crowded = f"the worker for the counters failed: {message_of(failure)}", crowded(failure)
             self._stack.close()
 
     def begin_kill(self) -> None:
@@ -189,12 +184,12 @@ class Counters:
                 self._worker.order("count", limit_s=self._context.sampling.first_call_limit_s, set=number)
             self._text = self._worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
         except FAILURES as failure:  # the score stands: its timing is over
-            self._missing = f"the calls under the counters failed: {said(failure)}"
+            self._missing = f"the calls under the counters failed: {message_of(failure)}"
         try:
             self._stack.close()
         except FAILURES as failure:
             self._undead = failure
-            self._missing = self._missing or f"the worker for the counters did not end: {said(failure)}"
+            self._missing = self._missing or f"the worker for the counters did not end: {message_of(failure)}"
 
     def added_to(self, found: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
         """`found` with the counters that were read, or with the reason why there are none."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import arena
-from arena.errors import ArenaError, JudgeError
+from arena.errors import ArenaError, JudgeError, message_of
 from arena.judge import evaluation, forbidden, kernels, problem_code, similar, timing, worker_client
 from arena.judge.building import Report
 from arena.judge.context import SHORTEST_CALL_S, ScoringContext, Stopwatch, shape_text
@@ -109,7 +109,7 @@ def score(
     except Rejection as rejection:
         return _rejected(rejection, notes, timings=stopwatch.timings(), environment=environment, **common)
     except (ArenaError, OSError, MemoryError, RuntimeError) as failure:  # torch raises RuntimeError when memory is short
-        message = str(failure) or type(failure).__name__  # a MemoryError has no text
+        message = message_of(failure)
         if refusal := refusal_under_way(failure):
             return _rejected(refusal, [*notes, message], timings=stopwatch.timings(), environment=environment, **common)
         return JudgeFailed(**common, message=message, timings=stopwatch.timings(), environment=environment | _noted(notes))

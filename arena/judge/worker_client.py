@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from arena.errors import JudgeError, SandboxError
+from arena.errors import JudgeError, SandboxError, message_of
 from arena.judge import absent_libraries, stub_library
 from arena.judge.channel import Channel, Log
 from arena.judge.device.memory import Buffer, Gate, Memory
@@ -287,7 +287,7 @@ class Worker:
             yield
         except (MemoryError, OSError, RuntimeError) as error:
             if self.loaded and (what := shortage(error)):
-                text = f"{what} ran out for the judge with the solution loaded ({str(error) or type(error).__name__})"
+                text = f"{what} ran out for the judge with the solution loaded ({message_of(error)})"
                 raise Rejection("crashed", f"{text}: use less") from error
             raise
 

@@ -15,6 +15,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
+from arena.errors import message_of
 from arena.gateway.config import ModelAccess
 from arena.gateway.model.answers import AnswerReader, Facts, wrong_answer
 from arena.gateway.model.apis import Endpoint, key_header
@@ -217,7 +218,7 @@ class Exchange:
     def _error_text(self, error: BaseException) -> str:
         if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError):  # its text quotes a part of the answer
             return f"the answer is not valid HTTP ({type(error).__name__})"
-        return plain_message(scrubbed(str(error) or type(error).__name__, self._access.key))
+        return plain_message(scrubbed(message_of(error), self._access.key))
 
 
 def _abort(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:

@@ -11,6 +11,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from arena.errors import message_of
 from arena.gateway.config import ModelAccess
 from arena.gateway.model.account import account_fault, is_limit
 from arena.gateway.model.answers import AnswerReader, error_message, error_names, wrong_answer
@@ -64,7 +65,7 @@ async def ask(access: ModelAccess, upstream: Upstream) -> OwnAnswer:
     except (aiohttp.ClientPayloadError, aiohttp.ClientResponseError) as error:
         return OwnAnswer(f"the answer is not valid HTTP ({type(error).__name__})")
     except (aiohttp.ClientError, OSError) as error:
-        return OwnAnswer(plain_message(scrubbed(str(error) or type(error).__name__, access.key)))
+        return OwnAnswer(plain_message(scrubbed(message_of(error), access.key)))
     except Refusal as refusal:
         return OwnAnswer(plain_message(refusal.reason))
 
