@@ -192,8 +192,10 @@ class Counters:
             self._missing = self._missing or f"the worker for the counters did not end: {message_of(failure)}"
 
     def added_to(self, found: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-        """`found` with the counters that were read, or with the reason why there are none."""
-        return with_note(found, self._missing) if self._missing else counted(found, self._text or "")
+        """`found` with the counters that were read, and with the reason where something failed."""
+        if self._text is not None:
+            found = counted(found, self._text)
+        return with_note(found, self._missing) if self._missing else found
 
 
 @contextmanager

@@ -21,8 +21,6 @@ FOUND = (Evidence(shape={"N": 1}),)
 class Fake:
     """A worker that notes what happens to it."""
 
-    buffers = None
-
     def __init__(self, fails: Exception | None = None, dies: Exception | None = None, prints: str = "") -> None:
         self.happened: list[str] = []
         self.fails, self.dies, self.prints = fails, dies, prints
@@ -232,7 +230,9 @@ def test_a_restart_beside_undead_processes_is_the_verdict(counters: Any) -> None
     found = counters(Fake(prints=PRINTED, dies=Rejection("timed_out", "too long to die")), Fake())
     found.build(())
     found.read(SHAPES)
-    assert [each.note for each in found.added_to(FOUND)] == ["the worker for the counters did not end: too long to die"]
+    evidence = found.added_to((*FOUND, *FOUND))
+    assert [each.note for each in evidence] == ["the worker for the counters did not end: too long to die"] * 2
+    assert [each.dram_read_bytes for each in evidence] == [1000, 3000], "what was read still counts"
     with pytest.raises(Rejection, match="too long to die"):
         found.restart()
 
