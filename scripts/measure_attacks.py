@@ -37,6 +37,7 @@ from arena.schema import Hardware, Passed
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "tables" / "attacks.md"
 FEWER = slice(1, None, 3)
+FIXED = "## What no submission shows"
 AIMS = {True: 1.005, False: 1.02}
 """The largest gain that an attack may have, within the rules and against them."""
 
@@ -191,12 +192,13 @@ def wanted(hardware: Hardware, kinds: Iterable[str]) -> dict[str, Entry]:
     return found
 
 
-def write(section: str, lines: Iterable[str]) -> None:
-    """Put a section into the page, in the place of the one with the same heading."""
+def write(heading: str, lines: Iterable[str]) -> None:
+    """Put a section into the page, in the place of the one with the same heading; what no submission shows stays last."""
     text = PAGE.read_text() if PAGE.exists() else "# Attacks and honest submissions\n"
-    heading, *_ = section.splitlines()
-    kept = [part for part in re.split(r"(?m)^(?=## )", text) if not part.startswith(heading + "\n")]
-    PAGE.write_text("".join(kept).rstrip("\n") + "\n\n" + "\n".join([section, *lines]) + "\n")
+    sections = {part.split("\n", 1)[0]: part.rstrip("\n") for part in re.split(r"(?m)^(?=## )", text)}
+    sections[heading] = "\n".join([heading, "", *lines])
+    fixed = sections.pop(FIXED, "")
+    PAGE.write_text("\n\n".join([*sections.values(), *([fixed] if fixed else [])]) + "\n")
 
 
 def main() -> None:
@@ -236,8 +238,8 @@ def main() -> None:
     lines = [f"{device}, {datetime.date.today()}", "", *attack_lines(rows, beside, hardware), "", *honest_lines(rows, hardware)]
     print("\n".join(lines))
     if options.write:
-        write(f"## On {hardware.name}\n", lines)
-        write("## What no submission shows\n", fixed_lines())
+        write(f"## On {hardware.name}", lines)
+        write(FIXED, fixed_lines())
 
 
 def with_twin(name: str, entry: Entry) -> Iterator[tuple[str, Entry]]:
