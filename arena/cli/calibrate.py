@@ -73,10 +73,10 @@ def show_kept(before: Mapping[str, str], now: Mapping[str, str], kept: Mapping[s
 def _calibrate_gpu(hardware: Hardware, gpu: int, as_json: bool) -> None:
     from arena.judge.device import calibrate_gpu, detect
 
-    with Display() as display:
-        display.judging(f"measuring GPU {gpu}")
-        with detect.open_device(hardware, gpu) as device:
-            _refuse_when_busy()
+    with detect.open_device(hardware, gpu) as device:
+        _refuse_when_busy()
+        with Display() as display:
+            display.judging(f"measuring GPU {gpu}")
             now = calibrate_gpu.measure(gpu)
             kept = calibrate_gpu.keep(gpu, now)
     if as_json:

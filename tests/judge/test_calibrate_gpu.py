@@ -24,8 +24,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timing]
 MOST_S = 20.0
 ABOVE_PEAK = 1.01
 """Datasheets round, and the clock may be a little above the one that they assume."""
-BANDWIDTH_REPEATS, PRODUCT_REPEATS = 0.01, 0.03
-"""How much two calibrations in a row may differ; products depend on the board's power and temperature."""
+BANDWIDTH_REPEATS, PRODUCT_REPEATS = 0.01, 0.15
+"""How much two calibrations in a row may differ. Products depend on the board's power and temperature: bf16 reached 797 and then
+697 TFLOP/s on one H100. So the best is kept, and no score depends on it."""
 MEASURE_TWICE = """
 import json, time, torch
 from arena.judge.device import calibrate_gpu, detect
@@ -65,8 +66,9 @@ def test_command_caches_what_it_measured(arena: Arena, tmp_path: Path) -> None:
     env: dict[str, Any] = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = arena("calibrate", env=env)
     assert done.code == 0, done.err
-    for words in ("(--hardware chooses another)", "copy", "bf16 product", "kernel after kernel"):
-        assert words in done.err
+    assert "(--hardware chooses another)" in done.err
+    for words in ("copy", "bf16 product", "kernel after kernel"):
+        assert words in done.out
     [kept] = (tmp_path / "cache" / "arena" / "calibration").iterdir()
     assert Attainable.model_validate_json(arena.python(KEPT, **env).out) == Attainable.model_validate_json(kept.read_text())
 
