@@ -61,15 +61,13 @@ def launched_kernels(
 ) -> tuple[Evidence, ...]:
     """The kernels of one untimed call on each shape, named by a profiler in this worker, with what `counters` read of another.
 
-    This is the worker's last task. The profiler takes some seconds to start, most of them on a processor. The counters are read
-    meanwhile.
+    This is the worker's last task.
     """
     limit_s, notes = context.sampling.call_limit_s, Notes()
 
     def start_profiler() -> None:
-        release(context, worker)  # the calls under the counters need the memory
         worker.resume()
-        worker.send("start_profiler")
+        worker.order("start_profiler", limit_s=limit_s)
 
     def profile(shape: Shape) -> None:
         worker.order("profile", limit_s=limit_s, set=_filled(context, worker, shape))
@@ -77,17 +75,17 @@ def launched_kernels(
     memory = HostBuffer(NAMES_BYTES)
     try:
         notes.attempt(0, start_profiler)
-        if counters:
-            counters.read(shapes)
-        if not notes.by_call:
-            notes.attempt(0, partial(worker.reply, "start_profiler", limit_s))
         for number, shape in enumerate(shapes, start=1):
             notes.attempt(number, partial(profile, shape))
         notes.attempt(0, partial(worker.order, "names", fds=[memory.fd], mark=MARK, limit_s=limit_s))
         found = listed(shapes, _kernels(memory.bytes.numpy().tobytes()), notes.by_call)
     finally:
         memory.close()
-    return counters.added_to(found) if counters else found
+    if counters is None:
+        return found
+    notes.attempt(0, partial(release, context, worker))  # the calls under the counters need the memory
+    counters.read(shapes)
+    return counters.added_to(found)
 
 
 def listed(shapes: Sequence[Shape], kernels: Mapping[int, list[Kernel]], notes: Mapping[int, str]) -> tuple[Evidence, ...]:
@@ -164,6 +162,7 @@ class Counters:
         self._built = True
         try:
             self._worker.wait_until_ready(self._context.memory)
+            self._worker.order("count", limit_s=self._context.sampling.first_call_limit_s, set=None)
             build(self._context, self._worker, shapes)
         except FAILURES as failure:
             self._missing, self.crowded = f"the worker for the counters failed: {message_of(failure)}", crowded(failure)
@@ -206,8 +205,8 @@ def counters(context: ScoringContext, start: Callable[..., AbstractContextManage
 
 
 def counted(found: tuple[Evidence, ...], text: str) -> tuple[Evidence, ...]:
-    """`found` with the counters that a profiler printed."""
-    calls = read_counters(text)
+    """`found` with the counters that a profiler printed. The first call there is the mark alone, from before the load."""
+    calls = read_counters(text)[1:]
     if len(calls) > len(found):
         return with_note(found, f"the counters show {len(calls)} calls where {len(found)} were made: {AMBIGUOUS}")
     if len(calls) < len(found):

@@ -38,10 +38,13 @@ CLOCK_MARGIN = 1.01
 READ_BYTES = 4096
 """More than a reply, so that a longer message shows. In a pipe's packet mode (O_DIRECT) a read drops the rest of a packet, and no
 packet is longer than this."""
+OWN_ORDERS = ("start_profiler", "names")
+"""Orders by which the worker calls nothing of the submission."""
 SANDBOX_PATHS = {
     "worker": "/run/arena/worker.py",
     "kit": "/run/arena/benchmark.py",
     "cuda_driver": "/run/arena/cuda_driver.py",
+    "cupti": "/run/arena/cupti.py",
     "solution": "/workspace/solution.py",
 }
 
@@ -178,7 +181,8 @@ class Worker:
         if status == main.UNUSABLE and op == "load":
             return Rejection("crashed", f"solution.py could not be loaded{stderr}")
         if status == main.RAISED:
-            return Rejection("crashed", f"solution() raised an exception{stderr}")
+            own = not self.loaded or op in OWN_ORDERS
+            return Rejection("crashed", f"{f'The order {op!r} failed' if own else 'solution() raised an exception'}{stderr}")
         if 0 < status < main.RAISED:
             return Rejection("incorrect", f"solution(*inputs, *outputs) must write its outputs in place{stderr}")
         return Rejection("cheated", f"The worker answered the order {op!r} with status {status}, which that order never has")
@@ -385,10 +389,10 @@ def _spec(
     files = {
         SANDBOX_PATHS["worker"]: Path(main.__file__).read_bytes(),
         SANDBOX_PATHS["kit"]: Path(str(kit("benchmark").__file__)).read_bytes(),
-        SANDBOX_PATHS["cuda_driver"]: (Path(__file__).with_name("worker") / "cuda_driver.py").read_bytes(),
+        **{SANDBOX_PATHS[name]: Path(main.__file__).with_name(f"{name}.py").read_bytes() for name in ("cuda_driver", "cupti")},
         SANDBOX_PATHS["solution"]: submission.source,
     }
-    program, *rest = (SANDBOX_PATHS[name] for name in ("worker", "solution", "kit", "cuda_driver"))
+    program, *rest = (SANDBOX_PATHS[name] for name in ("worker", "solution", "kit", "cuda_driver", "cupti"))
     fds, limits = channel.worker_fds, limits_for("worker")
     command = (*wrapper, "python", "-I", "-B", program, *map(str, fds), *rest)
     spec = SandboxSpec(

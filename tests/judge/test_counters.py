@@ -23,6 +23,7 @@ class Fake:
 
     def __init__(self, fails: Exception | None = None, dies: Exception | None = None, prints: str = "") -> None:
         self.happened: list[str] = []
+        self.counted: list[object] = []
         self.fails, self.dies, self.prints = fails, dies, prints
 
     def wait_until_ready(self, memory: object) -> None:
@@ -42,16 +43,9 @@ class Fake:
     def resume(self) -> None:
         self.happened.append("resume")
 
-    def send(self, op: str) -> None:
-        self.happened.append(f"{op} sent")
-
-    def reply(self, op: str, limit_s: float) -> None:
+    def order(self, op: str, **fields: object) -> None:
         self.happened.append(op)
-        if self.fails:
-            raise self.fails
-
-    def order(self, op: str, **_: object) -> None:
-        self.happened.append(op)
+        self.counted += [fields["set"]] if op == "count" else []
         if self.fails:
             raise self.fails
 
@@ -93,7 +87,8 @@ def test_it_builds_once_and_is_stopped(counters: Any) -> None:
     found = counters(worker)
     found.build(())
     found.build(())
-    assert worker.happened == ["ready", "load", "freeze"]
+    assert worker.happened == ["ready", "count", "load", "freeze"]
+    assert worker.counted == [None], "the mark alone, before the submission"
     found.begin_kill()
     assert worker.happened[-1] == "kill"
 
@@ -130,7 +125,7 @@ def test_one_that_lacked_memory_beside_others_may_build_again(counters: Any) -> 
     assert found.crowded
     found.restart()
     found.build(())
-    assert (found.crowded, second.happened) == (False, ["ready", "load", "freeze"])
+    assert (found.crowded, second.happened) == (False, ["ready", "count", "load", "freeze"])
 
 
 def test_a_restart_ends_the_one_that_has_the_submission(counters: Any) -> None:
@@ -140,7 +135,7 @@ def test_a_restart_ends_the_one_that_has_the_submission(counters: Any) -> None:
     found.restart()
     assert first.happened[-1] == "end"
     found.build(())
-    assert second.happened == ["ready", "load", "freeze"]
+    assert second.happened == ["ready", "count", "load", "freeze"]
 
 
 def profiled(worker: Any, shapes: Any, counters: kernels.Counters | None) -> tuple[Evidence, ...]:
@@ -151,14 +146,15 @@ def profiled(worker: Any, shapes: Any, counters: kernels.Counters | None) -> tup
 SHAPES = ({"N": 1}, {"N": 2})
 PRINTED = """"ID","Kernel Name","Metric Name","Metric Value"
 "0","spin_kernel","dram__bytes_read.sum","1"
-"1","attend","dram__bytes_read.sum","1000"
-"2","spin_kernel","dram__bytes_read.sum","1"
-"3","attend","dram__bytes_read.sum","3000"
+"1","spin_kernel","dram__bytes_read.sum","1"
+"2","attend","dram__bytes_read.sum","1000"
+"3","spin_kernel","dram__bytes_read.sum","1"
+"4","attend","dram__bytes_read.sum","3000"
 """
 
 
-def test_counters_are_read_while_the_profiler_starts(counters: Any) -> None:
-    """Both take seconds. A process that is timed again is profiled again, and the counters are read once."""
+def test_counters_are_read_when_the_profiled_worker_is_done(counters: Any) -> None:
+    """A process that is timed again is profiled again, and the counters are read once."""
     timed, counted = Fake(), Fake(prints=PRINTED)
     timed.happened = counted.happened
     found = counters(counted)
@@ -166,16 +162,7 @@ def test_counters_are_read_while_the_profiler_starts(counters: Any) -> None:
     del counted.happened[:]
     evidence = profiled(timed, SHAPES, found)
     calls = ["count", "count", "finish", "end"]
-    assert counted.happened == [
-        "release",
-        "resume",
-        "start_profiler sent",
-        *calls,
-        "start_profiler",
-        "profile",
-        "profile",
-        "names",
-    ]
+    assert counted.happened == ["resume", "start_profiler", "profile", "profile", "names", "release", *calls]
     assert [(each.dram_read_bytes, each.proof) for each in evidence] == [(1000, "counters"), (3000, "counters")]
     assert profiled(Fake(), SHAPES, found) == evidence
     assert counted.happened.count("count") == 2
@@ -187,7 +174,7 @@ def test_a_profiler_that_fails_is_a_note(counters: Any, failure: Exception) -> N
     timed, found = Fake(fails=failure), counters(Fake(prints=PRINTED))
     found.build(())
     evidence = profiled(timed, SHAPES, found)
-    assert timed.happened[-3:] == ["profile", "profile", "names"]
+    assert timed.happened[-4:] == ["profile", "profile", "names", "release"]
     assert [each.note for each in evidence] == ["the call under the profiler failed: it ended"] * 2
     assert [each.dram_read_bytes for each in evidence] == [1000, 3000]
 

@@ -167,7 +167,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     kit: Any = SimpleNamespace(call_all=call_all)
-    made: Any = main.State("", kit, "")
+    made: Any = main.State("", kit, "", "")
     made.solution, made.driver = object(), SimpleNamespace(Chain=Chain, attach=None)
     made.gate = SimpleNamespace(wait_open=lambda number: None, report_done=lambda number: None)
     made.inputs = made.outputs = [(number,) for number in range(SETS)]

@@ -156,8 +156,8 @@ SHAPES = tuple(Evidence(shape={"N": size}) for size in (1, 2))
     ],
 )
 def test_counters_belong_to_calls_by_their_marks(marks: int, read_bytes: tuple[int | None, ...], note: str) -> None:
-    rows = [row(2 * n, SPIN, evidence.READ, "1") + "\n" + row(2 * n + 1, "k", evidence.READ, "7") for n in range(marks)]
-    found = evidence.counted(SHAPES, printed(*rows))
+    rows = [row(2 * n, SPIN, evidence.READ, "1") + "\n" + row(2 * n + 1, "k", evidence.READ, "7") for n in range(1, marks + 1)]
+    found = evidence.counted(SHAPES, printed(row(0, SPIN, evidence.READ, "1"), *rows))
     assert tuple(each.dram_read_bytes for each in found) == read_bytes
     assert [each.proof for each in found] == ["unproven" if bytes_ is None else "counters" for bytes_ in read_bytes]
     assert found[-1].note.startswith(note) and bool(found[-1].note) == bool(note)

@@ -1,9 +1,9 @@
 """The worker: the program that runs a submission in a sandbox of its own, without the answer, the seed, the clock or the verdict.
 
-Started as `python -I worker.py ORDERS REPLIES SOLUTION KIT DRIVER`. Orders arrive over the socket ORDERS as JSON (the worker
-trusts the judge); replies of one fixed size leave over the pipe REPLIES. Once `solution.py` is imported, the judge believes
-nothing that this process reports: a reply only tells the judge when to go on. Before that, it runs calls of the judge's own,
-which show what a window costs.
+Started as `python -I worker.py ORDERS REPLIES SOLUTION KIT DRIVER CUPTI`. Orders arrive over the socket ORDERS as JSON (the
+worker trusts the judge); replies of one fixed size leave over the pipe REPLIES. Once `solution.py` is imported, the judge
+believes nothing that this process reports: a reply only tells the judge when to go on. Before that, it runs calls of the
+judge's own, which show what a window costs.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ READINGS = 9
 class State:
     """What the worker holds between orders."""
 
-    def __init__(self, solution_path: str, kit: ModuleType, driver_path: str) -> None:
+    def __init__(self, solution_path: str, kit: ModuleType, driver_path: str, cupti_path: str) -> None:
         self.kit = kit
-        self.solution_path, self.driver_path = solution_path, driver_path
+        self.solution_path, self.driver_path, self.cupti_path = solution_path, driver_path, cupti_path
         self.solution: Any = None
         self.memory: list[Any] = []
         self.inputs: list[tuple[torch.Tensor, ...]] = []
@@ -81,18 +81,23 @@ class State:
         self.chains: dict[str, Any] = {}
         self.chosen = 0
         """The set of a window of one call."""
-        self.profiler: Any = None
+        self.cupti: Any = None
+        self.recorder: Any = None
 
     def open(self, order: dict[str, Any], fds: list[int]) -> None:
         """Open the device. torch is already imported."""
         if order["memory"] == "cuda":
-            self.driver = load_module(self.driver_path, "cuda_driver")
+            self.driver, self.cupti = load_module(self.driver_path, "cuda_driver"), load_module(self.cupti_path, "arena_cupti")
+            gc.freeze()  # else each capture would look through all that torch has made, which takes 0.1 s
             self.gate = self.driver.Gate(self.driver.attach(fds[0], self.driver.GATE_BYTES, 0))
 
     def load(self, order: dict[str, Any], fds: list[int]) -> None:
         """Import solution.py, which may compile."""
         self._drop_chains()
         self.solution = self.kit.load_solution(self.solution_path)
+        if self.driver is not None:
+            gc.collect()
+            gc.freeze()
 
     def map(self, order: dict[str, Any], fds: list[int]) -> None:
         """Map two buffers: one for the inputs, one for the outputs."""
@@ -189,41 +194,40 @@ class State:
         self.chains, self.graphs, self.chosen = {}, [], 0
 
     def start_profiler(self, order: dict[str, Any], fds: list[int]) -> None:
-        """Start torch's profiler, which takes some seconds."""
-        from torch.profiler import ProfilerActivity, profile
-
-        self.profiler = profile(activities=[ProfilerActivity.CUDA], acc_events=True)
-        self.profiler.start()
+        """Record from now on which kernels run."""
+        self.recorder = self.cupti.Recorder()
 
     def profile(self, order: dict[str, Any], fds: list[int]) -> None:
-        """Make one call under torch's profiler, after a kernel that separates calls."""
+        """Make one call whose kernels are recorded, after a kernel that separates calls."""
         torch.cuda._sleep(1)
         torch.cuda.synchronize()
         self.call(order["set"], 1)
         torch.cuda.synchronize()
 
     def names(self, order: dict[str, Any], fds: list[int]) -> None:
-        """Write the kernels that the profiler saw to the shared memory, a line each: number of the call, count, name, by tabs."""
+        """Write the recorded kernels to the shared memory, a line each: number of the call, count, name, by tabs."""
         memory = mmap.mmap(fds[0], 0)
         os.close(fds[0])
-        self.profiler.stop()
-        events = (event for event in self.profiler.events() if event.device_type.name == "CUDA")
         counted, number = Counter[tuple[int, str]](), 0
-        for event in sorted(events, key=lambda event: event.time_range.start):
-            if order["mark"] in event.name:
+        for name in self.recorder.kernels():
+            if order["mark"] in name:
                 number += 1
             else:
-                counted[number, event.name] += 1
+                counted[number, name] += 1
         lines = (f"{number}\t{count}\t{name[:NAME_CHARACTERS]}\n".encode() for (number, name), count in counted.most_common())
         text = b"".join(lines)[: len(memory) - 1]
         memory[: len(text)] = text
 
     def count(self, order: dict[str, Any], fds: list[int]) -> None:
-        """Make one call between the marks that a profiler around this process waits for, after a kernel that separates calls."""
+        """Make one call between the marks that a profiler around this process waits for, after a kernel that separates calls.
+
+        Without a set only that kernel runs: the first that is counted takes the profiler longest.
+        """
         cudart = torch.cuda.cudart()
         cudart.cudaProfilerStart()
         torch.cuda._sleep(1)
-        self.call(order["set"], 1)
+        if order["set"] is not None:
+            self.call(order["set"], 1)
         torch.cuda.synchronize()
         cudart.cudaProfilerStop()
 
@@ -308,9 +312,9 @@ def load_module(path: str, name: str) -> ModuleType:
 
 def main() -> None:
     """Serve the judge at the other ends of the socket and the pipe."""
-    orders, replies, solution_path, kit_path, driver_path = sys.argv[1:6]
+    orders, replies, solution_path, kit_path, driver_path, cupti_path = sys.argv[1:7]
     kit = load_module(kit_path, Path(kit_path).stem)
-    serve(State(solution_path, kit, driver_path), socket.socket(fileno=int(orders)), int(replies))
+    serve(State(solution_path, kit, driver_path, cupti_path), socket.socket(fileno=int(orders)), int(replies))
 
 
 if __name__ == "__main__":
