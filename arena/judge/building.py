@@ -18,6 +18,8 @@ Report = Callable[[str], None]
 """Receives a line on what the judge is doing, for a person to read."""
 Start = Callable[[], AbstractContextManager[Worker]]
 """Starts a fresh worker with the submission."""
+Timed = tuple[ExitStack, Worker]
+"""A stack whose end is the worker's, and a worker to be timed."""
 Job = tuple[Worker, tuple[Shape, ...]]
 """A worker, and the shapes that it is to build for."""
 Failure = Rejection | MemoryError | OSError | RuntimeError
@@ -30,24 +32,34 @@ def built(
     context: ScoringContext,
     start: Start,
     stack: ExitStack,
-    shapes: tuple[Shape, ...],
+    of_processes: list[tuple[Shape, ...]],
     counters: kernels.Counters | None,
     report: Report,
-) -> tuple[list[tuple[ExitStack, Worker]], list[list[Overhead]]]:
-    """Fresh workers that have built the submission, and the judge's own part of the windows in each."""
+) -> tuple[list[Timed], list[list[Overhead]]]:
+    """Fresh workers that have built the submission, each for its shapes, and the judge's own part of the windows in each."""
     workers = start_workers(context, start, stack)
-    overheads = [own_part(context, worker, shapes) for _, worker in workers]
-    build(context, [(worker, shapes) for _, worker in workers], counters, report)
+    overheads = own_parts(context, workers, of_processes)
+    build(context, jobs(workers, of_processes), counters, report)
     return workers, overheads
 
 
-def start_workers(context: ScoringContext, start: Start, stack: ExitStack) -> list[tuple[ExitStack, Worker]]:
+def start_workers(context: ScoringContext, start: Start, stack: ExitStack) -> list[Timed]:
     """The workers to be timed, started together, since none has the submission yet; leaving its own stack ends each."""
-    workers = []
+    workers = list[Timed]()
     for _ in range(context.sampling.processes):
         worker_stack = stack.enter_context(ExitStack())
         workers.append((worker_stack, worker_stack.enter_context(start())))
     return workers
+
+
+def jobs(workers: list[Timed], of_processes: list[tuple[Shape, ...]]) -> list[Job]:
+    """What each of these workers is to build. None may have been started."""
+    return [(worker, shapes) for (_, worker), shapes in zip(workers, of_processes, strict=True)] if workers else []
+
+
+def own_parts(context: ScoringContext, workers: list[Timed], of_processes: list[tuple[Shape, ...]]) -> list[list[Overhead]]:
+    """For each worker, the judge's own part of the windows of its shapes."""
+    return [own_part(context, *job) for job in jobs(workers, of_processes)]
 
 
 def own_part(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...]) -> list[Overhead]:
@@ -61,19 +73,19 @@ def own_part(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...])
     return found
 
 
-def build(context: ScoringContext, jobs: list[Job], counters: kernels.Counters | None, report: Report) -> None:
+def build(context: ScoringContext, to_build: list[Job], counters: kernels.Counters | None, report: Report) -> None:
     """Load the submission in each worker and call it once on each of its shapes, which may compile. Stop them afterwards.
 
     On a GPU all do so at once, and memory may be too short for that. Those that fail then build once more, one after the other.
     """
     report("building")
-    at_once = len(jobs) + 1 if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
+    at_once = len(to_build) + 1 if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
     threads = ThreadPoolExecutor(at_once, initializer=context.memory.use_in_thread)
     failed = list[tuple[Job, Failure]]()
     with context.stopwatch.phase("build"), threads as pool:
         try:
             counting = pool.submit(counters.build, context.problem.shapes["gpu"]) if counters else None
-            for job, done in [(job, pool.submit(timing.build, context, *job)) for job in jobs]:
+            for job, done in [(job, pool.submit(timing.build, context, *job)) for job in to_build]:
                 try:
                     done.result()
                 except (Rejection, MemoryError, OSError, RuntimeError) as failure:
@@ -82,7 +94,7 @@ def build(context: ScoringContext, jobs: list[Job], counters: kernels.Counters |
                     failed.append((job, failure))
             _await_counters(counters, counting)
             if failed:
-                short = f"memory was short for {len(failed)} of {len(jobs)} workers at once"
+                short = f"memory was short for {len(failed)} of {len(to_build)} workers at once"
                 report(f"building again, one after the other: {short}")
                 context.notes.append(f"builds were repeated, one after the other: {short}")
                 _build_alone(context, failed)
@@ -91,7 +103,7 @@ def build(context: ScoringContext, jobs: list[Job], counters: kernels.Counters |
                 counters.restart()
                 _await_counters(counters, pool.submit(counters.build, context.problem.shapes["gpu"]))
         except BaseException:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now
-            for worker, _ in jobs:
+            for worker, _ in to_build:
                 worker.begin_kill()
             if counters:
                 counters.begin_kill()

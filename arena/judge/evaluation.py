@@ -51,7 +51,7 @@ class ProcessResult:
     """What one timed worker process gave."""
 
     shapes: tuple[timing.ShapeTiming, ...]
-    """One for each timed shape, scored shapes first."""
+    """One for each shape that it timed: the scored shapes and, from the first process, the latency shapes."""
     evidence: tuple[Evidence, ...]
     """From the last process only, after its timing."""
     anchors_gb_s: tuple[float, float]
@@ -86,26 +86,28 @@ def run(
     """
     scored, shapes = context.problem.shapes[profile], context.problem.timed(profile)
     checked = (*shapes, *context.code.extra_shapes)
+    # Not the last process: the one whose kernels are named must look like others that are timed.
+    of_processes = [shapes] + [scored] * (context.sampling.processes - 1)
     unfit: Unqueued | None = None
     with ExitStack() as stack:
         # A machine with a GPU has spare cores: all workers import torch and compile at once, while nothing is timed.
         workers = building.start_workers(context, start, stack) if context.memory.kind == "cuda" and not shared else []
         with start() as checker:
-            overheads = [building.own_part(context, worker, shapes) for _, worker in workers]
+            overheads = building.own_parts(context, workers, of_processes)
             checker.wait_until_ready(context.memory)
             if shared:
                 raise Untimed(_check_one_by_one(context, checker, checked, report))
             buffers.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
-            jobs = [(checker, checked), *((worker, shapes) for _, worker in workers)]
+            jobs = [(checker, checked), *building.jobs(workers, of_processes)]
             building.build(context, jobs, counters if workers else None, report)
             with context.stopwatch.phase("check"):
                 _check(context, checker, checked, report)
             with context.stopwatch.phase("benchmark"):
                 specs, uncaptured = _window_specs(context, checker, scored, shapes[len(scored) :])
         if not workers:
-            workers, overheads = building.built(context, start, stack, shapes, counters, report)
+            workers, overheads = building.built(context, start, stack, of_processes, counters, report)
         try:
-            results = _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, counters, report)
+            results = _time_all(context, workers, overheads, start, of_processes, specs, scored, anchor, counters, report)
         except Unqueued as unqueued:
             results, specs, unfit = [], _without_graphs(specs, uncaptured, scored, unqueued), unqueued
 
@@ -118,8 +120,8 @@ def run(
                 counters.restart()
             try:
                 with ExitStack() as stack:
-                    workers, overheads = building.built(context, start, stack, shapes, counters, report)
-                    return _time_all(context, workers, overheads, start, shapes, specs, len(scored), anchor, counters, report)
+                    workers, overheads = building.built(context, start, stack, of_processes, counters, report)
+                    return _time_all(context, workers, overheads, start, of_processes, specs, scored, anchor, counters, report)
             except Unqueued as unqueued:
                 specs, why, unfit = _without_graphs(specs, uncaptured, scored, unqueued), WITHOUT_GRAPHS, unqueued
             except (ArenaError, OSError, RuntimeError) as failure:  # what is left of the stuck worker may hold what is needed
@@ -132,7 +134,8 @@ def run(
         larger = _enlarged(context, shapes, specs, results)
         if larger == specs:
             break
-        before, specs, earlier = specs, larger, [timed.disturbed for timed in results[0].shapes]
+        earlier = [tuple(why for run in runs_of(results, number) for why in run.disturbed) for number in range(len(shapes))]
+        before, specs = specs, larger
         results = again("with more calls in a window")
         notes = [_faster(*pair) for pair in zip(before, specs, strict=True)]
         results[0] = results[0].noting([(*some, *note) for some, note in zip(earlier, notes, strict=True)])
@@ -141,30 +144,35 @@ def run(
     return results
 
 
+def runs_of(results: list[ProcessResult], number: int) -> list[timing.ShapeTiming]:
+    """What each process that timed shape `number` found there."""
+    return [result.shapes[number] for result in results if number < len(result.shapes)]
+
+
 def _time_all(
     context: ScoringContext,
-    workers: list[tuple[ExitStack, Worker]],
+    workers: list[building.Timed],
     overheads: list[list[Overhead]],
     start: Start,
-    shapes: tuple[Shape, ...],
+    of_processes: list[tuple[Shape, ...]],
     specs: list[WindowSpec],
-    scored: int,
+    scored: tuple[Shape, ...],
     anchor: Callable[[], float],
     counters: kernels.Counters | None,
     report: Report,
 ) -> list[ProcessResult]:
-    """Time the submission in each of these workers, which have built it, one after the other."""
+    """Time the submission in each of these workers, which have built it for its shapes, one after the other."""
 
     def evidence(worker: Worker) -> tuple[Evidence, ...]:
         report("reading which kernels ran")
-        return kernels.launched_kernels(context, worker, shapes[:scored], counters)
+        return kernels.launched_kernels(context, worker, scored, counters)
 
     with_evidence = context.memory.kind == "cuda" and context.sampling.kernels
     results = list[ProcessResult]()
-    for number, (worker_stack, worker) in enumerate(workers, start=1):
+    for number, ((worker_stack, worker), shapes) in enumerate(zip(workers, of_processes, strict=True), start=1):
         report(f"timing, process {number} of {len(workers)}")
         last = evidence if number == len(workers) and with_evidence else None
-        arguments = (overheads[number - 1], anchor, shapes, specs, scored, last)
+        arguments = (overheads[number - 1], anchor, shapes, specs[: len(shapes)], len(scored), last)
         with worker_stack:
             result = _time_process(context, worker, *arguments, usual_gb_s=_usual_gb_s(context, results))
         for _ in range(context.sampling.repeats):
@@ -209,7 +217,7 @@ def _enlarged(
     """The specs, with more calls on a shape whose windows hold less than half of those that fill one."""
 
     def enlarged(number: int, shape: Shape, spec: WindowSpec) -> WindowSpec:
-        runs = [result.shapes[number] for result in results]
+        runs = runs_of(results, number)
         overhead_s = min(run.overhead.window_s for run in runs)
         fill = context.calls_that_fill(shape, median_of_processes([run.samples_s(overhead_s) for run in runs]))
         return spec._replace(calls=fill) if fill > 2 * spec.calls else spec

@@ -100,7 +100,7 @@ def score(
                 _reject_excluded(problem, evidence)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             timed = [
-                _timed(context, shape, [process.shapes[number] for process in processes])
+                _timed(context, shape, evaluation.runs_of(processes, number))
                 for number, shape in enumerate(problem.timed(hardware.profile))
             ]
             scored = len(problem.shapes[hardware.profile])

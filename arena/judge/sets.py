@@ -35,6 +35,10 @@ class Sets:
         """Where input set `index` is made."""
         return self.input_layout.views(self.staged, index)
 
+    def made(self, index: int) -> Inputs | None:
+        """Input set `index` as it was made last, where no worker can change it; None where the worker's buffer is that place."""
+        return None if self.staged is self.inputs.bytes else self.stage(index)
+
     def input(self, index: int) -> Inputs:
         """Input set `index` as the worker sees it."""
         return self.input_layout.views(self.inputs.bytes, index)

@@ -51,8 +51,8 @@ def problem(folder: Path, facts: str = FACTS) -> Problem:
 
 def scored(source: str, asked: Problem, **given: Any):
     submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
-    hardware = catalog.hardware("cpu")
-    return judge.score(submission, asked, hardware, digest="", sandbox=bwrap, sampling=QUICK, folder=FOLDER, **given)
+    how: dict[str, Any] = {"digest": "", "sandbox": bwrap, "sampling": QUICK, "folder": FOLDER}
+    return judge.score(submission, asked, catalog.hardware("cpu"), **how | given)
 
 
 # ------------------------------------------------------------------ problem.yaml
@@ -99,6 +99,15 @@ def test_latency_is_reported_and_not_scored(tmp_path: Path) -> None:
     assert 0 < small.ceiling_s < small.measured_s < 1e-3
     assert (shape.calls_per_window, small.calls_per_window) == (20, 20)
     assert set(small.error) == {"rel_fro", "row", "el"} and small.windows == 3
+
+
+@needs_sandbox
+def test_latency_shapes_are_timed_in_one_process(tmp_path: Path) -> None:
+    result = scored(HONEST, problem(tmp_path), sampling=replace(QUICK, processes=2, max_calls=2, min_calls=2))
+    assert isinstance(result, Passed), result.message
+    [shape], [small] = result.shapes, result.latency
+    assert [len(each.process_medians_s) for each in (shape, small)] == [2, 1]
+    assert [each.windows for each in (shape, small)] == [6, 3]
 
 
 @needs_sandbox

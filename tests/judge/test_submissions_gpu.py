@@ -64,15 +64,6 @@ def test_several_streams_cost_little(name):
     assert scored(found.submission()[0]).peak_fraction >= 0.97 * oracle().peak_fraction
 
 
-def test_several_queues_let_work_delay_publishing(monkeypatch):
-    from arena.judge.device import gpu
-
-    monkeypatch.setattr(gpu, "ENV", {name: value for name, value in gpu.ENV.items() if name != "CUDA_DEVICE_MAX_CONNECTIONS"})
-    result = scored(next(each for each in SUBMISSIONS if each.name == "gpu/cheat_works_during_the_fill").submission()[0])
-    assert result.verdict == "cheated", result.message
-    assert "while inputs were published" in result.message
-
-
 WAITS_ON_SMALL_ONES = """
 
 honest = solution

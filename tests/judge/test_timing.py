@@ -89,9 +89,26 @@ def test_only_windows_of_half_the_calls_grow():
     overhead = Overhead(0.0)
     shapes = [judge_timing.ShapeTiming("call", 16, (16 * call_s,), (), overhead, {}) for call_s in (0.5e-3, 0.3e-3, 0.1e-3)]
     specs = [evaluation.WindowSpec("call", 16)] * 3
-    results = [evaluation.ProcessResult(tuple(shapes), (), (1.0, 1.0))]
+    # The second process does not time the last shape, which is not scored.
+    results = [evaluation.ProcessResult(tuple(some), (), (1.0, 1.0)) for some in (shapes, shapes[:2])]
     found = evaluation._enlarged(context, (SHAPE,) * 3, specs, results)
     assert [spec.calls for spec in found] == [16, 33, 100]
+
+
+@pytest.mark.parametrize(("launch_mode", "verified"), [("graph", 2), ("stream", 0)])
+def test_captured_windows_of_trial_are_verified(launch_mode, verified, monkeypatch):
+    """Calls that are not captured were when the shape was checked."""
+    happened = []
+    monkeypatch.setattr(judge_timing, "place", lambda *_: SimpleNamespace(count=16))
+    for name in ("window", "public_window", "verify"):
+        monkeypatch.setattr(judge_timing, name, lambda *_, name=name: happened.append(name))
+    worker: Any = SimpleNamespace(resume=lambda: None, order=lambda op, **_: happened.append(op))
+    context: Any = SimpleNamespace(
+        code=None, problem=None, memory=SimpleNamespace(kind="cuda"), sampling=CPU, seeds=SimpleNamespace(take=lambda count: [1])
+    )
+    judge_timing.try_window(context, worker, SHAPE, launch_mode, 16)
+    assert [happened.count(name) for name in ("window", "public_window", "verify")] == [1, 2, verified]
+    assert ("capture" in happened) == (launch_mode == "graph")
 
 
 @needs_sandbox
