@@ -1,10 +1,13 @@
 """Score each problem's oracle once on this machine: where the seconds go, and the GPU memory at the peak.
 
-    python scripts/measure_oracles.py --hardware h200 [--problem NAME ...] [--solution oracle] [--json FILE]
+    python scripts/measure_oracles.py --hardware h200 [--problem NAME ...] [--solution oracle] [--json FILE] [--samples]
 
 Prints a Markdown table for docs/measurements/judge.md, a row for each problem. The marks count shapes. GPU memory is what all
 processes of the GPU use together, read every 50 ms. Adds each score to `--json FILE` at once, with the second at which each step
 began; what that file holds is left out.
+
+`--samples` also looks at the judge's main thread every 5 ms, prints the seconds in each function of arena and of the problem, by
+step, by shape and by callers, and adds them to the record. Work that the GPU does later counts where the judge waits for it.
 """
 
 from __future__ import annotations
@@ -15,15 +18,18 @@ import platform
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
 from pydantic import TypeAdapter
 
 from arena import catalog, judge, paths
+from arena.judge.context import shape_text
 from arena.judge.device import nvml
 from arena.judge.sampling import CPU, GPU
 from arena.sandboxes.backends import backend
@@ -32,6 +38,23 @@ from arena.submission import collect
 
 READ_EVERY_S = 0.05
 PHASES = ("build", "check", "benchmark", "evidence")
+SAMPLE_EVERY_S, PRINTED = 0.005, 40
+ARENA, PROBLEMS = str(Path(catalog.__file__).parent), str(paths.problems())
+"""Functions of other files count for their callers."""
+STEPS = {
+    "measure_overhead": "own part",
+    "build": "build",
+    "check": "check",
+    "_window_specs": "window specs",
+    "_settled_gb_s": "trusted copies",
+    "_time_process": "timed",
+    "launched_kernels": "evidence",
+    "wait_until_ready": "start of workers",
+    "start": "start of workers",
+}
+"""What the innermost of these functions of arena is called in the table of samples."""
+Sample = tuple[str, str, str]
+"""(step, shape, functions from the outermost in)."""
 SCORE: TypeAdapter[Score] = TypeAdapter(Score)
 
 
@@ -56,6 +79,44 @@ def peak_bytes(hardware: Hardware) -> Iterator[list[int]]:
             yield peak
         finally:
             ended.set()
+            thread.join()
+
+
+def sample(frame: FrameType | None) -> Sample:
+    """What a stack shows."""
+    step, shape, names = "", "", list[str]()
+    while frame:
+        code = frame.f_code
+        if code.co_filename.startswith((ARENA, PROBLEMS)):
+            names.append(code.co_name)
+            step = step or (STEPS.get(code.co_name, "") if code.co_filename.startswith(ARENA) else "")
+            found = frame.f_locals.get("shape")
+            if found and not shape and hasattr(found, "items"):
+                shape = shape_text(found)
+        frame = frame.f_back
+    return step or "rest", shape, " > ".join(reversed(names))
+
+
+@contextmanager
+def sampled(wanted: bool) -> Iterator[dict[Sample, float]]:
+    """Seconds by sample of the calling thread; none where they are not wanted."""
+    spent, ended, thread_id = defaultdict[Sample, float](float), threading.Event(), threading.get_ident()
+
+    def run() -> None:
+        last_s = time.monotonic()
+        while not ended.wait(SAMPLE_EVERY_S):
+            found, now_s = sample(sys._current_frames().get(thread_id)), time.monotonic()
+            spent[found] += now_s - last_s
+            last_s = now_s
+
+    thread = threading.Thread(target=run)
+    if wanted:
+        thread.start()
+    try:
+        yield spent
+    finally:
+        ended.set()
+        if wanted:
             thread.join()
 
 
@@ -106,6 +167,7 @@ def main() -> None:
     parser.add_argument("--problem", nargs="*", help="all without it")
     parser.add_argument("--solution", default="oracle")
     parser.add_argument("--json", type=Path, help="file that every score is added to")
+    parser.add_argument("--samples", action="store_true", help="also where the judge's seconds go")
     options = parser.parse_args()
     hardware = catalog.hardware(options.hardware)
     records: dict[str, dict[str, Any]] = {}
@@ -114,8 +176,13 @@ def main() -> None:
     for name in options.problem or catalog.problems():
         if name in records:
             continue
-        records[name] = scored(name, hardware, options.solution)
+        with sampled(options.samples) as spent:
+            records[name] = scored(name, hardware, options.solution)
         print(f"  {row(records[name])}", file=sys.stderr, flush=True)
+        if options.samples:
+            records[name]["samples"] = [[*key, seconds] for key, seconds in spent.items()]
+        for (step, shape, functions), seconds in sorted(spent.items(), key=lambda each: -each[1])[:PRINTED]:
+            print(f"{seconds:7.2f} s  {step:16} {shape:40} {functions}")
         if options.json:
             with options.json.open("a") as file:
                 file.write(json.dumps(records[name]) + "\n")

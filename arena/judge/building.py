@@ -18,7 +18,7 @@ Report = Callable[[str], None]
 """Receives a line on what the judge is doing, for a person to read."""
 Start = Callable[[], AbstractContextManager[Worker]]
 """Starts a fresh worker with the submission."""
-Timed = tuple[ExitStack, Worker]
+TimedWorker = tuple[ExitStack, Worker]
 """A stack whose end is the worker's, and a worker to be timed."""
 Job = tuple[Worker, tuple[Shape, ...]]
 """A worker, and the shapes that it is to build for."""
@@ -32,34 +32,36 @@ def built(
     context: ScoringContext,
     start: Start,
     stack: ExitStack,
-    of_processes: list[tuple[Shape, ...]],
+    shapes_by_process: list[tuple[Shape, ...]],
     counters: kernels.Counters | None,
     report: Report,
-) -> tuple[list[Timed], list[list[Overhead]]]:
+) -> tuple[list[TimedWorker], list[list[Overhead]]]:
     """Fresh workers that have built the submission, each for its shapes, and the judge's own part of the windows in each."""
     workers = start_workers(context, start, stack)
-    overheads = own_parts(context, workers, of_processes)
-    build(context, jobs(workers, of_processes), counters, report)
+    overheads = own_parts(context, workers, shapes_by_process)
+    build(context, jobs(workers, shapes_by_process), counters, report)
     return workers, overheads
 
 
-def start_workers(context: ScoringContext, start: Start, stack: ExitStack) -> list[Timed]:
+def start_workers(context: ScoringContext, start: Start, stack: ExitStack) -> list[TimedWorker]:
     """The workers to be timed, started together, since none has the submission yet; leaving its own stack ends each."""
-    workers = list[Timed]()
+    workers = list[TimedWorker]()
     for _ in range(context.sampling.processes):
         worker_stack = stack.enter_context(ExitStack())
         workers.append((worker_stack, worker_stack.enter_context(start())))
     return workers
 
 
-def jobs(workers: list[Timed], of_processes: list[tuple[Shape, ...]]) -> list[Job]:
+def jobs(workers: list[TimedWorker], shapes_by_process: list[tuple[Shape, ...]]) -> list[Job]:
     """What each of these workers is to build. None may have been started."""
-    return [(worker, shapes) for (_, worker), shapes in zip(workers, of_processes, strict=True)] if workers else []
+    return [(worker, shapes) for (_, worker), shapes in zip(workers, shapes_by_process, strict=True)] if workers else []
 
 
-def own_parts(context: ScoringContext, workers: list[Timed], of_processes: list[tuple[Shape, ...]]) -> list[list[Overhead]]:
+def own_parts(
+    context: ScoringContext, workers: list[TimedWorker], shapes_by_process: list[tuple[Shape, ...]]
+) -> list[list[Overhead]]:
     """For each worker, the judge's own part of the windows of its shapes."""
-    return [own_part(context, *job) for job in jobs(workers, of_processes)]
+    return [own_part(context, *job) for job in jobs(workers, shapes_by_process)]
 
 
 def own_part(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...]) -> list[Overhead]:

@@ -87,27 +87,27 @@ def run(
     scored, shapes = context.problem.shapes[profile], context.problem.timed(profile)
     checked = (*shapes, *context.code.extra_shapes)
     # Not the last process: the one whose kernels are named must look like others that are timed.
-    of_processes = [shapes] + [scored] * (context.sampling.processes - 1)
+    shapes_by_process = [shapes] + [scored] * (context.sampling.processes - 1)
     unfit: Unqueued | None = None
     with ExitStack() as stack:
         # A machine with a GPU has spare cores: all workers import torch and compile at once, while nothing is timed.
         workers = building.start_workers(context, start, stack) if context.memory.kind == "cuda" and not shared else []
         with start() as checker:
-            overheads = building.own_parts(context, workers, of_processes)
+            overheads = building.own_parts(context, workers, shapes_by_process)
             checker.wait_until_ready(context.memory)
             if shared:
                 raise Untimed(_check_one_by_one(context, checker, checked, report))
             buffers.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
-            jobs = [(checker, checked), *building.jobs(workers, of_processes)]
+            jobs = [(checker, checked), *building.jobs(workers, shapes_by_process)]
             building.build(context, jobs, counters if workers else None, report)
             with context.stopwatch.phase("check"):
                 _check(context, checker, checked, report)
             with context.stopwatch.phase("benchmark"):
                 specs, uncaptured = _window_specs(context, checker, scored, shapes[len(scored) :])
         if not workers:
-            workers, overheads = building.built(context, start, stack, of_processes, counters, report)
+            workers, overheads = building.built(context, start, stack, shapes_by_process, counters, report)
         try:
-            results = _time_all(context, workers, overheads, start, of_processes, specs, scored, anchor, counters, report)
+            results = _time_all(context, workers, overheads, start, shapes_by_process, specs, scored, anchor, counters, report)
         except Unqueued as unqueued:
             results, specs, unfit = [], _without_graphs(specs, uncaptured, scored, unqueued), unqueued
 
@@ -120,8 +120,10 @@ def run(
                 counters.restart()
             try:
                 with ExitStack() as stack:
-                    workers, overheads = building.built(context, start, stack, of_processes, counters, report)
-                    return _time_all(context, workers, overheads, start, of_processes, specs, scored, anchor, counters, report)
+                    workers, overheads = building.built(context, start, stack, shapes_by_process, counters, report)
+                    return _time_all(
+                        context, workers, overheads, start, shapes_by_process, specs, scored, anchor, counters, report
+                    )
             except Unqueued as unqueued:
                 specs, why, unfit = _without_graphs(specs, uncaptured, scored, unqueued), WITHOUT_GRAPHS, unqueued
             except (ArenaError, OSError, RuntimeError) as failure:  # what is left of the stuck worker may hold what is needed
@@ -151,10 +153,10 @@ def runs_of(results: list[ProcessResult], number: int) -> list[timing.ShapeTimin
 
 def _time_all(
     context: ScoringContext,
-    workers: list[building.Timed],
+    workers: list[building.TimedWorker],
     overheads: list[list[Overhead]],
     start: Start,
-    of_processes: list[tuple[Shape, ...]],
+    shapes_by_process: list[tuple[Shape, ...]],
     specs: list[WindowSpec],
     scored: tuple[Shape, ...],
     anchor: Callable[[], float],
@@ -169,7 +171,7 @@ def _time_all(
 
     with_evidence = context.memory.kind == "cuda" and context.sampling.kernels
     results = list[ProcessResult]()
-    for number, ((worker_stack, worker), shapes) in enumerate(zip(workers, of_processes, strict=True), start=1):
+    for number, ((worker_stack, worker), shapes) in enumerate(zip(workers, shapes_by_process, strict=True), start=1):
         report(f"timing, process {number} of {len(workers)}")
         last = evidence if number == len(workers) and with_evidence else None
         arguments = (overheads[number - 1], anchor, shapes, specs[: len(shapes)], len(scored), last)

@@ -182,7 +182,8 @@ class Worker:
             return Rejection("crashed", f"solution.py could not be loaded{stderr}")
         if status == main.RAISED:
             own = not self.loaded or op in OWN_ORDERS
-            return Rejection("crashed", f"{f'The order {op!r} failed' if own else 'solution() raised an exception'}{stderr}")
+            what = f"The judge's order {op!r} failed" if own else "solution() raised an exception"
+            return Rejection("crashed", f"{what}{stderr}")
         if 0 < status < main.RAISED:
             return Rejection("incorrect", f"solution(*inputs, *outputs) must write its outputs in place{stderr}")
         return Rejection("cheated", f"The worker answered the order {op!r} with status {status}, which that order never has")

@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from arena.judge.channel import Channel  # noqa: E402
 from arena.judge.device.memory import HostMemory  # noqa: E402
 from arena.judge.rejection import Rejection, refusal_under_way, shortage  # noqa: E402
 from arena.judge.sampling import CPU  # noqa: E402
+from arena.judge.worker import main  # noqa: E402
 from arena.sandboxes import MIB, bwrap  # noqa: E402
 from arena.schema import Problem  # noqa: E402
 
@@ -282,3 +284,20 @@ def test_a_refusal_under_way_is_found():
             raise JudgeError("the judge's own words for it") from None
     except JudgeError as error:
         assert refusal_under_way(error) is None
+
+
+@pytest.mark.parametrize(
+    ("loaded", "op", "message"),
+    [
+        (True, "run", "solution() raised an exception"),
+        (True, "profile", "solution() raised an exception"),
+        (True, "start_profiler", "The judge's order 'start_profiler' failed"),
+        (False, "count", "The judge's order 'count' failed"),
+    ],
+)
+def test_the_judges_own_failure_is_not_the_solutions(loaded: bool, op: str, message: str) -> None:
+    worker: Any = object.__new__(worker_client.Worker)
+    worker._deadline_s = 1.0 if loaded else float("inf")
+    worker.stderr = SimpleNamespace(last_line=lambda: "OSError: libcupti.so.13")
+    failure = worker._failed(op, main.RAISED)
+    assert (failure.verdict, failure.message) == ("crashed", f"{message}; its last line on stderr: OSError: libcupti.so.13")

@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from arena.judge.worker.cupti import Recorder
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.timing]
 
 
 def test_it_names_what_torchs_profiler_names():

@@ -8,6 +8,7 @@ Calls and records: https://docs.nvidia.com/cupti/api/group__CUPTI__ACTIVITY__API
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
 import torch
@@ -77,11 +78,12 @@ class Recorder:
             raise CuptiError(f"{name}: error {status}")
 
 
+@functools.cache
 def demangled(name: bytes) -> str:
     """A C++ name as it stands in the source; other names as they are."""
     text = None
     if name.startswith(b"_Z"):
         demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
-        demangle.restype = ctypes.c_char_p  # its memory is not freed: this process ends soon
+        demangle.restype = ctypes.c_char_p  # what it returns is not freed: there are few names, and this process ends soon
         text = demangle(name, None, None, None)
     return (text or name).decode("utf-8", "replace")
