@@ -126,8 +126,9 @@ def several(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor)
     q, k, v, g = (pad(x, (0, 0, 0, -T % BLOCK)).unflatten(2, (-1, BLOCK)) for x in (q, k, v, g))
     beta = pad(beta, (0, -T % BLOCK)).unflatten(2, (-1, BLOCK))
     G = g.cumsum(-2)
-    # exp(G_i - G_j) of tokens j <= i is at most 1. Not exp(G_i) * exp(-G_j): the second overflows.
-    decayed = (G[..., :, None, :] - G[..., None, :, :]).clamp_max_(0).exp_().mul_(k[..., None, :, :])
+    # exp(G_i - G_j) of tokens j <= i is at most 1. Not exp(G_i) * exp(-G_j): the second overflows. So may those of j > i, which
+    # `tril` leaves out.
+    decayed = (G[..., :, None, :] - G[..., None, :, :]).exp_().mul_(k[..., None, :, :])
     products = decayed @ torch.stack([q, k], dim=-1)  # (..., i, j, 2)
     seen, known = products.mul_(beta[..., None, :, None]).unbind(-1)
     start = G.exp()

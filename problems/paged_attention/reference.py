@@ -15,6 +15,9 @@ Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 HARD = 8
 """One query, and one head of keys, in so many is hard."""
 
+PIECE, AT_ONCE = 1024, 2**26
+"""Tokens of a sequence, and numbers of keys and values, that the reference decodes at a time: 512 MiB in fp64."""
+
 
 def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public", device: str = "cpu") -> Inputs:
     """One input set. Sizes depend on the shape alone, values on the seed; torch's global generator is not used."""
@@ -67,7 +70,7 @@ def build(
     # A temperature per head from 0.5 to 4: some heads attend evenly, some to a few tokens.
     temperature = torch.rand(B, Hq, 1, device=device, generator=values).mul_(math.log(8)).add_(math.log(0.5)).exp_()
     q = torch.randn(B, Hq, D, device=device, generator=values).mul_(temperature).bfloat16()
-    kv = torch.randn(pool, 2, page, Hkv, D, device=device, generator=values).bfloat16()
+    kv = torch.randn(pool, 2, page, Hkv, D, dtype=torch.bfloat16, device=device, generator=values)
     return q, kv, block_table, lengths.int()
 
 
@@ -81,8 +84,11 @@ def harden(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, values:
     alike = ((torch.arange(B * Hkv, device=device) + first[1]) % HARD == 0).view(B, Hkv)
     sequence, _ = owners(len(kv), block_table)
     of_page = torch.cat([alike, alike.new_zeros(1, Hkv)])[sequence]
-    kv[:, 0] = torch.where(of_page[:, None, :, None], kv[0, 0, 0].clone(), kv[:, 0])
-    kv.masked_fill_(unused_slots(kv, block_table, seq_lens)[:, None, :, None, None], torch.nan)
+    by_four = kv.view(torch.int64)  # four numbers at a time: this moves gigabytes
+    keys = by_four[:, 0]
+    torch.where(of_page[:, None, :, None], by_four[0, 0, 0].clone(), keys, out=keys)
+    nan = torch.full((4,), torch.nan, dtype=kv.dtype).view(torch.int64).item()
+    by_four.masked_fill_(unused_slots(kv, block_table, seq_lens)[:, None, :, None, None], nan)
     return q, kv, block_table, seq_lens
 
 
@@ -107,13 +113,32 @@ def owners(pages: int, block_table: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reference(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
-    """The answer (B, Hq, D) in fp64. Reads only the slots that belong to a sequence."""
-    B, Hq, D = q.shape
-    page, Hkv = kv.shape[2:4]
-    out = torch.empty(B, Hq, D, dtype=torch.float64, device=q.device)
-    for b, length in enumerate(seq_lens.tolist()):
-        pages = block_table[b, : -(-length // page)].long()
-        k, v = kv[pages].transpose(0, 1).reshape(2, -1, Hkv, D)[:, :length].double()
-        scores = q[b].double().view(Hkv, Hq // Hkv, D) @ k.permute(1, 2, 0) / math.sqrt(D)
-        out[b] = (scores.softmax(-1) @ v.transpose(0, 1)).view(Hq, D)
-    return out
+    """The answer (B, Hq, D) in fp64. Nothing but the slots that belong to a sequence has a part in it.
+
+    Every sequence is cut into pieces of a few pages, and many pieces are computed together: a GPU waits less. A piece gives its
+    largest score, the sum of its exponentials beside that, and the same sum of its values.
+    """
+    (B, Hq, D), (page, Hkv) = q.shape, kv.shape[2:4]
+    device, columns = q.device, block_table.shape[1]
+    pages = min(columns, max(1, PIECE // page))
+    pieces = [(b, t) for b, length in enumerate(seq_lens.tolist()) for t in range(0, length, pages * page)]
+    sequence, start = torch.tensor(pieces, device=device).unbind(1)
+    heads = q.double().view(B, Hkv, Hq // Hkv, D) / math.sqrt(D)
+    found = []
+    for some in torch.arange(len(pieces), device=device).split(max(1, AT_ONCE // (2 * pages * page * Hkv * D))):
+        b, t = sequence[some, None], start[some, None]
+        column = (t // page + torch.arange(pages, device=device)).clamp_max(columns - 1)
+        # (2, pieces, Hkv, pages, page, D). Beyond the end of a sequence stands what does not count.
+        slots = kv[block_table[b, column].long().clamp_min(0)].permute(2, 0, 4, 1, 3, 5)
+        k, v = slots.to(torch.float64, memory_format=torch.contiguous_format).flatten(3, 4)
+        beyond = (t + torch.arange(pages * page, device=device) >= seq_lens[b])[:, None]
+        scores = (heads[sequence[some]] @ k.mT).masked_fill_(beyond[:, :, None], -torch.inf)
+        largest = scores.amax(-1, keepdim=True)
+        weights = scores.sub_(largest).exp_()
+        found.append((largest, weights.sum(-1, keepdim=True), weights @ v.masked_fill_(beyond[..., None], 0)))
+    largest, total, values = (torch.cat(each) for each in zip(*found, strict=True))  # (pieces, Hkv, Hq / Hkv, 1 or D)
+    of_piece = sequence.view(-1, 1, 1, 1).expand_as(largest)
+    most = largest.new_full((B, *largest.shape[1:]), -torch.inf).scatter_reduce_(0, of_piece, largest, "amax")
+    share = (largest - most[sequence]).exp_()
+    total, values = (each.new_zeros(B, *each.shape[1:]).index_add_(0, sequence, each * share) for each in (total, values))
+    return (values / total).view(B, Hq, D)

@@ -47,7 +47,7 @@ def choose(shape: Mapping[str, int], active: int, places: torch.Generator) -> Te
     score = (column + 1).double().log_().mul_(-shape["zipf_pct"] / 100) - noise
     # Every expert is dealt one token to begin with: how many have rows, and so the work, is then the shape's.
     dealt = torch.randperm(T, generator=places, device=device)[column % T]
-    score[dealt, column] = torch.inf
+    score.scatter_(0, dealt[None], torch.inf)
     return torch.randperm(E, generator=places, device=device)[score.topk(K, dim=1).indices]
 
 
@@ -66,8 +66,8 @@ def build(shape: Mapping[str, int], tok: Tensor, off: Tensor, values: torch.Gene
     outliers.mul_(10)
     # Their variance is 100 and that of the others 1: back to 1 on average.
     x.mul_(math.sqrt(H / (H + 99 * outliers.shape[1])))
-    W = torch.randn(E, 2 * I, H, device=values.device, generator=values).mul_(H**-0.5)
-    return x.bfloat16(), tok, off, W.bfloat16()
+    W = torch.empty(E, 2 * I, H, dtype=torch.bfloat16, device=values.device).normal_(std=H**-0.5, generator=values)
+    return x.bfloat16(), tok, off, W
 
 
 def harden(x: Tensor, tok: Tensor, off: Tensor, W: Tensor, places: torch.Generator) -> Inputs:
@@ -79,12 +79,12 @@ def harden(x: Tensor, tok: Tensor, off: Tensor, W: Tensor, places: torch.Generat
     gone = token % 64 == 2 * first[0] + 1
     tok = torch.where(gone[tok.long()], tok - 1, tok)
     x.masked_fill_(gone[:, None], torch.nan)
-    W.masked_fill_((off[1:] == off[:-1])[:, None, None], torch.nan)
     # Every eighth expert has its rows in any order, and gates 256 times as large, up to 1000 or so. What they let through is as
     # much smaller, exactly, since 256 is a power of two: else these experts' rows would be all that counts.
     chosen = (torch.arange(E, device=device) + first[1]) % HARD == 0
-    W[:, :I].mul_(torch.where(chosen, 256.0, 1.0)[:, None, None].to(W.dtype))
-    W[:, I:].mul_(torch.where(chosen, 1 / 256, 1.0)[:, None, None].to(W.dtype))
+    gate = torch.where(chosen, 256.0, 1.0)
+    factors = torch.stack([gate, 1 / gate], dim=1).masked_fill_((off[1:] == off[:-1])[:, None], torch.nan)
+    W.unflatten(1, (2, I)).mul_(factors[..., None, None].to(W.dtype))
     row = torch.arange(len(tok), device=device)
     expert = torch.searchsorted(off[1:].contiguous(), row.int(), right=True)
     mixed = torch.rand(len(tok), generator=places, dtype=torch.float64, device=device)
@@ -94,10 +94,10 @@ def harden(x: Tensor, tok: Tensor, off: Tensor, W: Tensor, places: torch.Generat
 
 def reference(x: Tensor, tok: Tensor, off: Tensor, W: Tensor) -> Tensor:
     """The answer (R, I) in fp64. Reads only the tokens that a row names and the experts that have rows."""
-    I = W.shape[1] // 2  # noqa: E741
-    out = torch.empty(len(tok), I, dtype=torch.float64, device=x.device)
+    rows = x[tok.long()].double()
+    both = torch.empty(len(tok), W.shape[1], dtype=torch.float64, device=x.device)
     for e, (begin, end) in enumerate(pairwise(off.tolist())):
         if begin < end:
-            gate, up = (x[tok[begin:end].long()].double() @ W[e].double().T).split(I, dim=1)
-            out[begin:end] = gate * gate.sigmoid() * up
-    return out
+            torch.mm(rows[begin:end], W[e].double().T, out=both[begin:end])
+    gate, up = both.chunk(2, dim=1)
+    return gate.sigmoid().mul_(gate).mul_(up)

@@ -38,9 +38,9 @@ def test_zero_points_are_codes_and_all_values_finite(input_class, seed):
 
 def usual_rows(shape, seed):
     """The rows of x, and of the weights, that are of no stress class."""
-    of_codes = REFERENCE.generators(seed, "cpu")[0]
     sizes = ((shape["M"], REFERENCE.OF_ACTIVATIONS), (shape["N"], REFERENCE.OF_WEIGHTS))
-    return [usual(rows, REFERENCE.hard(rows, classes, of_codes)) for rows, classes in sizes]
+    both = zip(sizes, REFERENCE.generators(seed, "cpu"), strict=True)
+    return [usual(rows, REFERENCE.hard(rows, classes, each)) for (rows, classes), each in both]
 
 
 def test_public_values_are_as_the_prompt_says():
