@@ -144,12 +144,13 @@ def _launched(found: Sequence[Evidence]) -> str:
     """The launched kernels on one line, with the proof."""
     names = dict.fromkeys(kernel.name.partition("(")[0][:60] for evidence in found for kernel in evidence.kernels)
     shown = ", ".join(list(names)[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
-    types = sorted({name for evidence in found for name in evidence.tensor_ops})
-    proof = (
-        f"tensor cores multiplied {', '.join(types) or 'nothing'}"
-        if found[0].proof == "counters"
-        else f"unproven: {found[0].note}"
-    )
+    types = sorted({name for evidence in found for name in evidence.tensor_ops or ()})
+    if found[0].proof != "counters":
+        proof = f"unproven: {found[0].note}"
+    elif found[0].tensor_ops is None:
+        proof = "counters read"
+    else:
+        proof = f"tensor cores multiplied {', '.join(types) or 'nothing'}"
     return f"launched {shown or 'nothing that was seen'}; {proof}"
 
 

@@ -134,7 +134,8 @@ class Counters:
         self._undead: Exception | None = None
         self.crowded = False
         """Whether its build failed while others built, maybe for want of memory."""
-        wrapper = counters_command()
+        problem = context.problem
+        wrapper = counters_command(tensor=bool(problem.arithmetic or problem.excluded_arithmetic))
         self._start = None if isinstance(wrapper, str) else partial(start, wrapper=wrapper)
         self._missing = wrapper if isinstance(wrapper, str) else ""
         self.restart()
@@ -215,7 +216,7 @@ def counted(found: tuple[Evidence, ...], text: str) -> tuple[Evidence, ...]:
     proven = []
     for evidence, call in zip(found, calls, strict=False):
         moved = {"dram_read_bytes": call.read_bytes, "dram_write_bytes": call.write_bytes}
-        proven.append(evidence.model_copy(update={"proof": "counters", "tensor_ops": dict(call.tensor_ops), **moved}))
+        proven.append(evidence.model_copy(update={"proof": "counters", "tensor_ops": call.tensor_ops, **moved}))
     return (*proven, *found[len(proven) :])
 
 
@@ -263,14 +264,18 @@ def _kernels(text: bytes) -> dict[int, list[Kernel]]:
 class Call:
     """What the kernels of one call did, added up."""
 
-    tensor_ops: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    tensor_ops: dict[str, float] | None = None
+    """None where they were not counted."""
     read_bytes: float = 0.0
     write_bytes: float = 0.0
 
 
 @functools.cache
-def counters_command() -> tuple[str, ...] | str:
-    """The command line to put before the worker's, or the reason why the counters cannot be read here."""
+def counters_command(*, tensor: bool = True) -> tuple[str, ...] | str:
+    """The command line to put before the worker's, or the reason why the counters cannot be read here.
+
+    Without `tensor` it leaves out the tensor cores' counters, which take ten times as long as the others.
+    """
     found = program("ncu")
     if found is None:
         return "no ncu (Nsight Compute) is installed where a sandbox sees it"
@@ -280,7 +285,7 @@ def counters_command() -> tuple[str, ...] | str:
     metrics = tensor_metrics(line.split(" ", 1)[0] for line in done.stdout.decode(errors="replace").splitlines())
     if not metrics:
         return "ncu lists no tensor counters for this GPU"
-    names = ",".join([*(f"{metric}.sum" for metric in metrics), READ, WRITE])
+    names = ",".join([*(f"{metric}.sum" for metric in metrics if tensor), READ, WRITE])
     options = ("--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(MOST_KERNELS))
     return (str(Path(found).resolve()), *options, "--print-units", "base", "--csv", "--metrics", names)
 
@@ -318,6 +323,9 @@ def _rows(text: str) -> Iterator[dict[str, str]]:
 
 
 def _add(call: Call, metric: str, value: str) -> None:
+    match = TENSOR.fullmatch(metric)
+    if match and call.tensor_ops is None:
+        call.tensor_ops = {}
     try:
         amount = float(value.replace(",", ""))
     except ValueError:
@@ -328,8 +336,8 @@ def _add(call: Call, metric: str, value: str) -> None:
         call.read_bytes += amount
     elif metric == WRITE:
         call.write_bytes += amount
-    elif match := TENSOR.fullmatch(metric):
-        call.tensor_ops[match[1]] += amount
+    elif match and call.tensor_ops is not None:
+        call.tensor_ops[match[1]] = call.tensor_ops.get(match[1], 0.0) + amount
 
 
 def ncu_complaint(text: str) -> str:

@@ -280,18 +280,19 @@ def unexpected_arithmetic(problem: Problem, shapes: Sequence[ShapeScore], eviden
     found = []
     for shape, seen in zip(shapes, evidence, strict=False):
         flops = problem.flops(shape.shape)
-        if seen.proof != "counters" or shape.bound != "compute" or seen.tensor_ops.get(wanted, 0.0) >= LEAST_SHARE * flops:
+        ops = seen.tensor_ops if seen.proof == "counters" else None
+        if ops is None or shape.bound != "compute" or ops.get(wanted, 0.0) >= LEAST_SHARE * flops:
             continue
-        shares = ", ".join(f"{dtype} {ops / flops:.2f}" for dtype, ops in sorted(seen.tensor_ops.items())) or "nothing"
+        shares = ", ".join(f"{dtype} {count / flops:.2f}" for dtype, count in sorted(ops.items())) or "nothing"
         found.append(f"{shape_text(shape.shape)} ({shares} of the work)")
     return f"not {wanted}: the tensor cores multiplied otherwise on {'; '.join(found)}" if found else ""
 
 
 def excluded_arithmetic(problem: Problem, evidence: Evidence) -> str:
     """What the tensor cores multiplied though the problem excludes it; empty where the counters show traces of it at most."""
-    flops = problem.flops(evidence.shape)
-    seen = [dtype for dtype in problem.excluded_arithmetic if evidence.tensor_ops.get(dtype, 0.0) > TRACES * flops]
-    counts = ", ".join(f"{dtype} numbers ({evidence.tensor_ops[dtype]:.3g} operations)" for dtype in seen)
+    flops, ops = problem.flops(evidence.shape), evidence.tensor_ops or {}
+    seen = [dtype for dtype in problem.excluded_arithmetic if ops.get(dtype, 0.0) > TRACES * flops]
+    counts = ", ".join(f"{dtype} numbers ({ops[dtype]:.3g} operations)" for dtype in seen)
     return f"The tensor cores multiplied {counts}, which the problem excludes" if seen else ""
 
 

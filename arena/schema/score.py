@@ -138,8 +138,9 @@ class Evidence(Record):
     """counters: read from the hardware's counters."""
     note: str = ""
     """Why a part is missing."""
-    tensor_ops: Mapping[str, float] = {}
-    """Operations of the tensor cores by input type (bf16, fp8, ...); a multiply-add counts two."""
+    tensor_ops: Mapping[str, float] | None = None
+    """Operations of the tensor cores by input type (bf16, fp8, ...); a multiply-add counts two. None where they were not counted:
+    the problem names no arithmetic, or no counters were read."""
     dram_read_bytes: float | None = None
     dram_write_bytes: float | None = None
 

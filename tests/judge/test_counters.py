@@ -14,7 +14,10 @@ from arena.judge import kernels
 from arena.judge.rejection import Rejection
 from arena.schema import Evidence
 
-CONTEXT: Any = SimpleNamespace(memory=None, sampling=SimpleNamespace(build_limit_s=1.0, first_call_limit_s=1.0, call_limit_s=1.0))
+LIMITS = SimpleNamespace(build_limit_s=1.0, first_call_limit_s=1.0, call_limit_s=1.0)
+CONTEXT: Any = SimpleNamespace(
+    memory=None, sampling=LIMITS, problem=SimpleNamespace(arithmetic=None, excluded_arithmetic=("fp8",))
+)
 FOUND = (Evidence(shape={"N": 1}),)
 
 
@@ -57,7 +60,7 @@ class Fake:
 @pytest.fixture
 def counters(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Counters whose workers are these fakes, one after the other."""
-    monkeypatch.setattr(kernels, "counters_command", lambda: ("ncu",))
+    monkeypatch.setattr(kernels, "counters_command", lambda **_: ("ncu",))
     monkeypatch.setattr(kernels, "_filled", lambda *_: 0)
     monkeypatch.setattr(kernels, "release", lambda _, worker: worker.happened.append("release"))
     with ExitStack() as stack:

@@ -1,6 +1,8 @@
 """Evidence: kernel names from shared memory, and counters from ncu's CSV. A submission could falsify both."""
 
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,8 +43,31 @@ def test_counters_are_summed_by_call() -> None:
             row(4, "attend", evidence.WRITE, "7"),
         )
     )
-    assert (first.read_bytes, first.write_bytes, dict(first.tensor_ops)) == (1024, 0, {"bf16": 2050})
-    assert (second.read_bytes, second.write_bytes, dict(second.tensor_ops)) == (0, 7, {})
+    assert (first.read_bytes, first.write_bytes, first.tensor_ops) == (1024, 0, {"bf16": 2050})
+    assert (second.read_bytes, second.write_bytes, second.tensor_ops) == (0, 7, None)
+
+
+def test_counted_tensor_operations_may_be_none() -> None:
+    (call,) = evidence.read_counters(
+        printed(row(0, SPIN, evidence.READ, "1"), row(1, "k", "sm__ops_path_tensor_src_fp8.sum", "0"))
+    )
+    assert call.tensor_ops == {}
+
+
+@pytest.mark.parametrize("tensor", [True, False])
+def test_tensor_operations_are_counted_where_it_matters(tensor: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take ten times as long as what DRAM moved."""
+    asked = list[str]()
+
+    def command(*, tensor: bool) -> str:
+        asked.append("tensor" if tensor else "DRAM")
+        return "no ncu here"
+
+    monkeypatch.setattr(evidence, "counters_command", command)
+    named: dict[str, Any] = {"arithmetic": None, "excluded_arithmetic": ("fp8",) if tensor else ()}
+    context: Any = SimpleNamespace(problem=SimpleNamespace(**named))
+    with evidence.counters(context, start=nullcontext):
+        assert asked == ["tensor" if tensor else "DRAM"]
 
 
 @pytest.mark.parametrize("value", ["", "n/a", "nan", "inf", "-5", "(!) n/a"])
@@ -250,8 +275,9 @@ EIGHT_BITS = catalog.problem("w4a16_gemm")
 )
 def test_excluded_arithmetic_shows_in_the_counters(dtype: str, share: float, refused: bool) -> None:
     shape = EIGHT_BITS.shapes["gpu"][-1]
-    seen = Evidence(shape=dict(shape), proof="counters", tensor_ops={dtype: share * EIGHT_BITS.flops(shape)})
-    text = f"The tensor cores multiplied {dtype} numbers ({seen.tensor_ops[dtype]:.3g} operations), which the problem excludes"
+    ops = share * EIGHT_BITS.flops(shape)
+    seen = Evidence(shape=dict(shape), proof="counters", tensor_ops={dtype: ops})
+    text = f"The tensor cores multiplied {dtype} numbers ({ops:.3g} operations), which the problem excludes"
     assert scoring.excluded_arithmetic(EIGHT_BITS, seen) == (text if refused else "")
 
 
