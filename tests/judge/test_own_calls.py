@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from arena.errors import JudgeError  # noqa: E402
-from arena.judge.device import gpu  # noqa: E402
+from arena.judge.device import gpu, nvml  # noqa: E402
 from arena.judge.worker import main  # noqa: E402
 from arena.judge.worker_client import Uncapturable, as_judge_failure  # noqa: E402
 
@@ -94,8 +94,11 @@ def test_it_is_the_judge_s_failure():
 COPY_S = 2 * gpu.ANCHOR_BYTES / 3e12
 
 
-def rate(monkeypatch: Any, wait_s: Callable[[int], float]) -> float:
-    """The second reading of the trusted copy at 3,000 GB/s, where the host takes so long before it queues a copy."""
+def copied(monkeypatch: Any, wait_s: Callable[[int], float], clock_mhz: int | None = None) -> tuple[list[float], int]:
+    """(two readings of the trusted copy at 3,000 GB/s, how many copies that took), on a GPU whose highest clock is 1,980 MHz.
+
+    The host takes `wait_s` before it queues each copy.
+    """
     found, copies = played(monkeypatch), 0
 
     def copy(source: object) -> None:
@@ -107,9 +110,22 @@ def rate(monkeypatch: Any, wait_s: Callable[[int], float]) -> float:
     memory = SimpleNamespace(copy_=copy)
     monkeypatch.setattr(torch, "zeros", lambda *size, **how: memory)
     monkeypatch.setattr(torch, "empty_like", lambda source: memory)
-    anchor = gpu._anchor(0)
-    anchor()  # fills the queue first, to warm the GPU up
-    return anchor()
+    clocks = {"ClockInfo": clock_mhz, "MaxClockInfo": 1980}
+    monkeypatch.setattr(nvml.Gpu, "ask", lambda self, name, clock: clocks[name])
+    anchor = gpu._anchor(0, None if clock_mhz is None else nvml.Gpu(SimpleNamespace(NVML_CLOCK_SM=1), None))
+    return [anchor(), anchor()], copies
+
+
+def rate(monkeypatch: Any, wait_s: Callable[[int], float]) -> float:
+    """The second reading."""
+    return copied(monkeypatch, wait_s)[0][1]
+
+
+@pytest.mark.parametrize(("clock_mhz", "warm_up"), [(None, True), (345, True), (1980, False), (1200, False)])
+def test_only_a_gpu_with_low_clocks_is_warmed_up(monkeypatch, clock_mhz, warm_up):
+    readings, copies = copied(monkeypatch, lambda number: 5e-6, clock_mhz)
+    assert readings == pytest.approx([3000, 3000])
+    assert copies == 2 * gpu.ANCHOR_COPIES + (gpu.ANCHOR_WARM_UP if warm_up else 0)
 
 
 @pytest.mark.parametrize("wait_s", [5e-6, 100e-6, 0.9 * COPY_S], ids=["quiet", "busy", "as slow as the GPU"])

@@ -31,8 +31,8 @@ because a queue that waits for another keeps the GPU from the judge until the ti
 "Work on several streams")."""
 ANCHOR_BYTES, ANCHOR_COPIES = 256_000_000, 100
 ANCHOR_WARM_UP, ANCHOR_REST_S = 1500, 0.1
-"""Copies before the first that counts, about 0.2 s, where the last reading is longer ago than this: an idle GPU has lowered its
-clocks and takes that long to raise them."""
+"""Copies before the first that counts, about 0.2 s, where the last reading is longer ago than this and the GPU has lowered its
+clocks, being idle: it takes that long to raise them."""
 TIMES_THE_CACHE = 3
 # Read by the driver when it starts. The judge's own streams must not share a queue: one that waits at a gate would hold up the
 # others behind it. In a worker nothing is to go on past its gate.
@@ -72,7 +72,7 @@ def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[Open
                 # Windows whose inputs are several times as large as the device's last cache.
                 sampling=replace(GPU, cold_bytes=TIMES_THE_CACHE * found.L2_cache_size),
                 conditions=gpu.conditions if gpu is not None else lambda: {"nvml": nvml.UNKNOWN},
-                anchor_gb_s=_anchor(index),
+                anchor_gb_s=_anchor(index, gpu),
                 gpu=index if minor is None else minor,
                 env=ENV,
             )
@@ -94,7 +94,7 @@ def _device(hardware: Hardware, name: str, uuid: str, gpu: nvml.Gpu | None) -> D
     )
 
 
-def _anchor(index: int) -> Callable[[], float]:
+def _anchor(index: int, gpu: nvml.Gpu | None) -> Callable[[], float]:
     """A trusted copy between two fixed buffers of its own: its rate changes only when the device's speed does."""
     source = torch.zeros(ANCHOR_BYTES, dtype=torch.uint8, device=f"cuda:{index}")
     target = torch.empty_like(source)
@@ -103,7 +103,8 @@ def _anchor(index: int) -> Callable[[], float]:
     def gb_s() -> float:
         """The best of many copies, read and write counted, GB/s (1e9)."""
         nonlocal read_s
-        for _ in range(ANCHOR_WARM_UP if time.monotonic() - read_s > ANCHOR_REST_S else 0):
+        rested = time.monotonic() - read_s > ANCHOR_REST_S and (gpu is None or gpu.clocks_are_low())
+        for _ in range(ANCHOR_WARM_UP if rested else 0):
             target.copy_(source)
         # Queued at once: else the time from an event to its copy would be the host's, and the rate that of a busy machine.
         between = [torch.cuda.Event(enable_timing=True) for _ in range(ANCHOR_COPIES + 1)]
