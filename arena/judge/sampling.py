@@ -95,7 +95,7 @@ class Sampling:
 
 CPU = Sampling()
 GPU = Sampling(
-    window_s=0.0025,
+    window_s=0.004,
     min_calls=8,
     max_calls=64,
     drift=0.03,

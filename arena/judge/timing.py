@@ -28,7 +28,7 @@ TIMING_TRIES = 4
 window in a thousand; a submission that looks every time never finishes. More tries would let one that disturbs itself pick its
 luckiest."""
 ALONE_CALLS, LEAST_ALONE_CALLS = 9, 6
-"""Calls alone in one batch where a window holds as many, and where it holds fewer, which are long."""
+"""Most calls alone in one batch, and how few a batch has where a window holds few calls, which are long."""
 RETRY_PAUSE_S = 0.5
 """The pause before a retry, with the worker frozen; each is longer by this. So a short disturbance does not spoil four tries."""
 
@@ -172,7 +172,7 @@ def _time_once(
 
 def calls_alone(sets: int) -> int:
     """How many calls a batch has, its first and last included, where a window has calls on that many sets."""
-    return min(sets, ALONE_CALLS if sets >= ALONE_CALLS else LEAST_ALONE_CALLS)
+    return min(sets, ALONE_CALLS, max(sets * 2 // 3, LEAST_ALONE_CALLS))
 
 
 def _alone(
