@@ -17,11 +17,12 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attack_table
 import torch
@@ -57,6 +58,8 @@ class Row:
     seconds: float
     device: str
     """With the driver and torch, where it passed."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Where it passed: what the judge recorded of the device, and the times of each shape."""
 
 
 class Small:
@@ -92,7 +95,9 @@ def scored(entry: Entry, hardware: Hardware, *, shared: bool) -> Row:
     row = Row(entry.name, result.verdict, expected, result.message, None, "", round(result.timings.total_s, 1), "")
     if isinstance(result, Passed):
         device = f"{result.device.name}, driver {result.device.driver}, torch {torch.__version__}"
-        return replace(row, score=result.peak_fraction, alarms=alarms(result), device=device)
+        shapes = [shape.model_dump(mode="json", exclude={"samples_s", "alone_samples_s"}) for shape in result.shapes]
+        details = {"environment": dict(result.environment), "shapes": shapes}
+        return replace(row, score=result.peak_fraction, alarms=alarms(result), device=device, details=details)
     return row
 
 
