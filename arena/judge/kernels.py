@@ -265,7 +265,7 @@ class Call:
     """What the kernels of one call did, added up."""
 
     tensor_ops: dict[str, float] | None = None
-    """None where they were not counted."""
+    """None where they were not counted, as the mark before the call shows."""
     read_bytes: float = 0.0
     write_bytes: float = 0.0
 
@@ -274,7 +274,7 @@ class Call:
 def counters_command(*, tensor: bool = True) -> tuple[str, ...] | str:
     """The command line to put before the worker's, or the reason why the counters cannot be read here.
 
-    Without `tensor` it leaves out the tensor cores' counters, which take ten times as long as the others.
+    Without `tensor` it leaves out the tensor cores' counters, which take eight times as long as the others.
     """
     found = program("ncu")
     if found is None:
@@ -283,7 +283,7 @@ def counters_command(*, tensor: bool = True) -> tuple[str, ...] | str:
         return "the driver lets only administrators read the counters (NVreg_RestrictProfilingToAdminUsers=0 opens them to all)"
     done = process.run([found, "--query-metrics"], limit_s=QUERY_LIMIT_S)
     metrics = tensor_metrics(line.split(" ", 1)[0] for line in done.stdout.decode(errors="replace").splitlines())
-    if not metrics:
+    if tensor and not metrics:
         return "ncu lists no tensor counters for this GPU"
     names = ",".join([*(f"{metric}.sum" for metric in metrics if tensor), READ, WRITE])
     options = ("--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(MOST_KERNELS))
@@ -309,6 +309,8 @@ def read_counters(text: str) -> list[Call]:
             if number not in marks:
                 marks.add(number)
                 calls.append(Call())
+            if TENSOR.fullmatch(metric):
+                calls[-1].tensor_ops = calls[-1].tensor_ops or {}
         elif calls:
             _add(calls[-1], metric, value)
     return calls[:-1] if len(seen) >= MOST_KERNELS else calls
@@ -323,9 +325,6 @@ def _rows(text: str) -> Iterator[dict[str, str]]:
 
 
 def _add(call: Call, metric: str, value: str) -> None:
-    match = TENSOR.fullmatch(metric)
-    if match and call.tensor_ops is None:
-        call.tensor_ops = {}
     try:
         amount = float(value.replace(",", ""))
     except ValueError:
@@ -336,7 +335,7 @@ def _add(call: Call, metric: str, value: str) -> None:
         call.read_bytes += amount
     elif metric == WRITE:
         call.write_bytes += amount
-    elif match and call.tensor_ops is not None:
+    elif (match := TENSOR.fullmatch(metric)) and call.tensor_ops is not None:
         call.tensor_ops[match[1]] = call.tensor_ops.get(match[1], 0.0) + amount
 
 

@@ -43,6 +43,8 @@ class ProblemCode:
     """Whether the problem measures errors in its own way (`correctness` in problem.yaml)."""
     measure: Callable[[Inputs, Inputs, Inputs], list[Measured]]
     """Errors of (outputs, reference's outputs, inputs), as `measure` of the kit's check.py returns them."""
+    finite: Callable[[torch.Tensor], bool]
+    """The kit's: True where all numbers are finite, in one pass. False where one is not, or where their sum overflows."""
 
     def make_inputs(self, shape: Shape, seed: int, input_class: str, device: str) -> Inputs:
         """One input set of the public distribution or of a hidden class."""
@@ -64,7 +66,8 @@ def load(problem: Problem, profile: Profile, folder: Path | None = None) -> Prob
         sys.modules[package].__path__ = [str(folder)]
         reference = _module(folder / "reference.py", f"{package}.reference")
         hidden = _module(folder / "hidden.py", f"{package}.hidden")
-        measure = _measure(problem, reference)
+        check = kit("check")
+        measure = _measure(problem, reference, check)
     rate = _attribute(hidden, "CEILING_DTYPE")
     if rate not in get_args(Rate):
         raise DataError(f"{hidden.__file__}: CEILING_DTYPE is {rate!r}; it must be one of {', '.join(get_args(Rate))}")
@@ -77,6 +80,7 @@ def load(problem: Problem, profile: Profile, folder: Path | None = None) -> Prob
         rate=rate,
         own_check=bool(problem.correctness),
         measure=measure,
+        finite=_attribute(check, "finite"),
     )
 
 
@@ -89,7 +93,7 @@ def lacking(problem: Problem, rate: Rate, hardware: Hardware, known: Iterable[Ra
     return f"{text}: choose another problem or other hardware"
 
 
-def _measure(problem: Problem, reference: ModuleType) -> Callable[[Inputs, Inputs, Inputs], list[Measured]]:
+def _measure(problem: Problem, reference: ModuleType, check: ModuleType) -> Callable[[Inputs, Inputs, Inputs], list[Measured]]:
     """The kit's `measure` for this problem; DataError when problem.yaml and reference.py define different correctness checks."""
     defined = [name for name in ("errors", "worst") if hasattr(reference, name)]
     if len(defined) != (2 if problem.correctness else 0):
@@ -97,7 +101,7 @@ def _measure(problem: Problem, reference: ModuleType) -> Callable[[Inputs, Input
             f"{reference.__file__}: defines {' and '.join(defined) or 'neither errors nor worst'}: "
             "define both where problem.yaml has `correctness`, and neither where it has not"
         )
-    measure = _attribute(kit("check"), "measure")
+    measure = _attribute(check, "measure")
     names = [tensor.name for tensor in problem.outputs]
 
     def measured(outs: Inputs, refs: Inputs, inputs: Inputs) -> list[Measured]:

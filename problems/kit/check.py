@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 HERE = Path(__file__).resolve().parent
+WIDENED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 TINY = 1e-300
 """Avoids 0 / 0 where the reference is all zeros: no error then gives 0, any error a huge number."""
 
@@ -50,8 +51,11 @@ def measure(
 
 
 def finite(values: Tensor) -> bool:
-    """Whether all are finite, in one pass: a sum is not finite where one of its numbers is not. False where it overflows."""
-    return bool(values.detach().sum(dtype=torch.float64).isfinite())
+    """Whether all are finite, in one pass: a sum is finite only if all its numbers are. False where the sum overflows."""
+    if not values.is_floating_point():
+        return True
+    wide = values.detach().float() if values.itemsize == 1 else values.detach()
+    return bool(wide.sum(dtype=torch.promote_types(wide.dtype, torch.float32)).isfinite())
 
 
 def inside(found: Mapping[str, float], limits: Mapping[str, float]) -> bool:
@@ -99,8 +103,9 @@ def worst(out: Tensor, ref: Tensor) -> tuple[int, ...]:
 
 
 def _rows(t: Tensor) -> Tensor:
-    """As (rows, columns); a scalar is one row of one."""
-    return t.detach().reshape(-1, t.shape[-1] if t.dim() else 1)
+    """As (rows, columns); a scalar is one row of one. What subtraction does not widen to fp64 by itself is in fp64."""
+    rows = t.detach().reshape(-1, t.shape[-1] if t.dim() else 1)
+    return rows if rows.dtype in WIDENED else rows.double()
 
 
 def _element_errors(e: Tensor, r: Tensor) -> Tensor:

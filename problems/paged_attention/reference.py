@@ -70,7 +70,9 @@ def build(
     # A temperature per head from 0.5 to 4: some heads attend evenly, some to a few tokens.
     temperature = torch.rand(B, Hq, 1, device=device, generator=values).mul_(math.log(8)).add_(math.log(0.5)).exp_()
     q = torch.randn(B, Hq, D, device=device, generator=values).mul_(temperature).bfloat16()
-    kv = torch.randn(pool, 2, page, Hkv, D, dtype=torch.bfloat16, device=device, generator=values)
+    # On a CPU some versions of torch draw none beyond 3.5 in bf16.
+    drawn = torch.bfloat16 if values.device.type == "cuda" else torch.float32
+    kv = torch.randn(pool, 2, page, Hkv, D, dtype=drawn, device=device, generator=values).bfloat16()
     return q, kv, block_table, lengths.int()
 
 
@@ -115,8 +117,8 @@ def owners(pages: int, block_table: Tensor) -> tuple[Tensor, Tensor]:
 def reference(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
     """The answer (B, Hq, D) in fp64. Nothing but the slots that belong to a sequence has a part in it.
 
-    Every sequence is cut into pieces of a few pages, and many pieces are computed together: a GPU waits less. A piece gives its
-    largest score, the sum of its exponentials beside that, and the same sum of its values.
+    Every sequence is cut into pieces of a few pages, and many pieces are computed together: a GPU waits less. Of each piece come
+    the largest of its scores, the sum of their exponentials beside that one, and the same sum of its values.
     """
     (B, Hq, D), (page, Hkv) = q.shape, kv.shape[2:4]
     device, columns = q.device, block_table.shape[1]

@@ -28,7 +28,8 @@ SPREAD, LARGE = 1.0, 4.0
 in single values all over x: a few channels kept apart do not make 8 bits enough for the rest."""
 
 WEIGHTS_AT_ONCE = 2**24
-"""Weights that the reference decodes at a time: 128 MiB in fp64, where a GPU's shape as a whole would take up to 3.5 GiB."""
+"""Weights that the reference decodes at a time: 128 MiB in fp64, and a few times that in all. A GPU's shape as a whole would take
+up to 3.5 GiB."""
 
 
 def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public", device: str = "cpu") -> Inputs:
@@ -63,7 +64,7 @@ def build(shape: Mapping[str, int], codes: torch.Generator, values: torch.Genera
     """Inputs of the public distribution."""
     M, N, K, G = (shape[name] for name in ("M", "N", "K", "G"))
     device = values.device
-    # A uniform byte is two uniform codes, and eight of them are drawn as one number.
+    # A uniform byte is two uniform codes, and eight of them are drawn as one number: K is a multiple of 16.
     qw = torch.randint(-(2**63), 2**63 - 1, (N, K // 16), generator=codes, device=device).view(torch.uint8)
     s = torch.randn(N, K // G, generator=values, device=device).mul_(0.5).exp_().mul_(K**-0.5 / CODE_STD).bfloat16()
     z = torch.randn(N, K // G, generator=values, device=device).mul_(1.5).add_(8).round_().clamp_(0, 15).to(torch.uint8)

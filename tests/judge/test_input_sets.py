@@ -7,10 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from arena.judge import problem_code  # noqa: E402
 from arena.judge.device.memory import HostMemory, layout  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
 from arena.judge.sets import InputSpec, Sets, WindowResult, make, write  # noqa: E402
-from arena.judge.verify import verify  # noqa: E402
+from arena.judge.verify import _bits, verify  # noqa: E402
 
 
 def test_what_a_window_names_twice_is_made_once_and_copied() -> None:
@@ -44,6 +45,7 @@ def doubled(private: bool) -> tuple[Sets, Any, list[int]]:
         return (torch.arange(64) + float(seed),)
 
     code: Any = SimpleNamespace(make_inputs=make_inputs, outputs=lambda given: (2 * given[0].double(),), own_check=False)
+    code.finite = problem_code.kit("check").finite
     code.measure = lambda outs, refs, given: [(outs, {"el": float((outs[0] - refs[0]).abs().max())}, lambda: "wrong")]
     sets = Sets(memory, staged, inputs, outputs, floats, floats, 1)
     make(sets, [PUBLIC], code, {})
@@ -64,6 +66,17 @@ def verified(sets: Sets, code: Any) -> dict[str, float]:
 def test_inputs_that_only_the_judge_has_are_not_made_again(private: bool, seeds: list[int]) -> None:
     sets, code, made = doubled(private)
     assert verified(sets, code) == {"el": 0.0} and made == seeds
+
+
+@pytest.mark.parametrize("offset", [0, 1, 8])
+@pytest.mark.parametrize("size", [1, 15, 16])
+def test_every_byte_is_compared_wherever_it_lies(size: int, offset: int) -> None:
+    made, seen = torch.arange(24, dtype=torch.uint8)[offset:][:size], torch.arange(offset, offset + size).to(torch.uint8)
+    assert torch.equal(*_bits(made, seen))
+    for number in range(size):
+        changed = seen.clone()
+        changed[number] ^= 128
+        assert not torch.equal(*_bits(made, changed))
 
 
 @pytest.mark.parametrize("private", [True, False])

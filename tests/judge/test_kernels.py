@@ -1,6 +1,6 @@
 """Evidence: kernel names from shared memory, and counters from ncu's CSV. A submission could falsify both."""
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatchcase
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ from arena.judge.context import shape_text
 from arena.judge.rejection import Rejection
 from arena.judge.scoring import unexpected_arithmetic
 from arena.schema import Evidence, Kernel, ShapeScore
+from arena.system import process
 
 HEAD = '"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
 SPIN = "at::<unnamed>::spin_kernel(long)"
@@ -34,6 +35,7 @@ def test_counters_are_summed_by_call() -> None:
         printed(
             row(0, SPIN, evidence.READ, "4096"),
             row(0, SPIN, evidence.WRITE, "0"),
+            row(0, SPIN, "sm__ops_path_tensor_src_fp8.sum", "0"),
             row(1, "attend", evidence.READ, "1,000"),
             row(1, "attend", "sm__ops_path_tensor_src_bf16_dst_fp32.sum", "2048"),
             row(1, "attend", "sm__ops_path_tensor_src_fp8.sum", "0"),
@@ -48,26 +50,35 @@ def test_counters_are_summed_by_call() -> None:
 
 
 def test_counted_tensor_operations_may_be_none() -> None:
-    (call,) = evidence.read_counters(
-        printed(row(0, SPIN, evidence.READ, "1"), row(1, "k", "sm__ops_path_tensor_src_fp8.sum", "0"))
-    )
-    assert call.tensor_ops == {}
+    """Also of a call that launches nothing: the mark tells that they were counted."""
+    fp8 = "sm__ops_path_tensor_src_fp8.sum"
+    rows = row(0, SPIN, evidence.READ, "1"), row(0, SPIN, fp8, "0"), row(1, "k", fp8, "0"), row(2, SPIN, fp8, "0")
+    assert [call.tensor_ops for call in evidence.read_counters(printed(*rows))] == [{}, {}]
 
 
-@pytest.mark.parametrize("tensor", [True, False])
-def test_tensor_operations_are_counted_where_it_matters(tensor: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take ten times as long as what DRAM moved."""
-    asked = list[str]()
+@pytest.mark.parametrize(("arithmetic", "excluded", "counted"), [("fp8", (), True), (None, ("fp8",), True), (None, (), False)])
+def test_tensor_operations_are_counted_where_it_matters(
+    arithmetic: str | None, excluded: tuple[str, ...], counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take eight times as long as what DRAM moved."""
+    asked = list[tuple[str, ...]]()
 
-    def command(*, tensor: bool) -> str:
-        asked.append("tensor" if tensor else "DRAM")
-        return "no ncu here"
+    def start(wrapper: tuple[str, ...]) -> AbstractContextManager[Any]:
+        asked.append(wrapper)
+        return nullcontext()
 
-    monkeypatch.setattr(evidence, "counters_command", command)
-    named: dict[str, Any] = {"arithmetic": None, "excluded_arithmetic": ("fp8",) if tensor else ()}
-    context: Any = SimpleNamespace(problem=SimpleNamespace(**named))
-    with evidence.counters(context, start=nullcontext):
-        assert asked == ["tensor" if tensor else "DRAM"]
+    listed = b"sm__ops_path_tensor_src_fp8  ...\ndram__bytes_read  ...\n"
+    monkeypatch.setattr(evidence, "program", lambda name: f"/opt/{name}")
+    monkeypatch.setattr(evidence, "counters_closed", lambda: False)
+    monkeypatch.setattr(process, "run", lambda *_, **__: SimpleNamespace(stdout=listed))
+    evidence.counters_command.cache_clear()
+    context: Any = SimpleNamespace(problem=SimpleNamespace(arithmetic=arithmetic, excluded_arithmetic=excluded))
+    try:
+        with evidence.counters(context, start):
+            metrics = asked[0][-1].split(",")
+    finally:
+        evidence.counters_command.cache_clear()
+    assert metrics == [*["sm__ops_path_tensor_src_fp8.sum"] * counted, evidence.READ, evidence.WRITE]
 
 
 @pytest.mark.parametrize("value", ["", "n/a", "nan", "inf", "-5", "(!) n/a"])

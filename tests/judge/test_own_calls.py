@@ -94,8 +94,8 @@ def test_it_is_the_judge_s_failure():
 COPY_S = 2 * gpu.ANCHOR_BYTES / 3e12
 
 
-def copied(monkeypatch: Any, wait_s: Callable[[int], float], clock_mhz: int | None = None) -> tuple[list[float], int]:
-    """(two readings of the trusted copy at 3,000 GB/s, how many copies that took), on a GPU whose highest clock is 1,980 MHz.
+def copied(monkeypatch: Any, wait_s: Callable[[int], float], clocks_mhz: Any = None) -> tuple[list[float], int]:
+    """(two readings of the trusted copy at 3,000 GB/s, how many copies that took), by the clocks of processors and memory.
 
     The host takes `wait_s` before it queues each copy.
     """
@@ -110,9 +110,10 @@ def copied(monkeypatch: Any, wait_s: Callable[[int], float], clock_mhz: int | No
     memory = SimpleNamespace(copy_=copy)
     monkeypatch.setattr(torch, "zeros", lambda *size, **how: memory)
     monkeypatch.setattr(torch, "empty_like", lambda source: memory)
-    clocks = {"ClockInfo": clock_mhz, "MaxClockInfo": 1980}
-    monkeypatch.setattr(nvml.Gpu, "ask", lambda self, name, clock: clocks[name])
-    anchor = gpu._anchor(0, None if clock_mhz is None else nvml.Gpu(SimpleNamespace(NVML_CLOCK_SM=1), None))
+    clocks = {"ClockInfo": clocks_mhz, "MaxClockInfo": (1980, 2619)}
+    monkeypatch.setattr(nvml.Gpu, "ask", lambda self, name, clock: clocks[name][clock])
+    library = SimpleNamespace(NVML_CLOCK_SM=0, NVML_CLOCK_MEM=1)
+    anchor = gpu._anchor(0, None if clocks_mhz is None else nvml.Gpu(library, None))
     return [anchor(), anchor()], copies
 
 
@@ -121,9 +122,19 @@ def rate(monkeypatch: Any, wait_s: Callable[[int], float]) -> float:
     return copied(monkeypatch, wait_s)[0][1]
 
 
-@pytest.mark.parametrize(("clock_mhz", "warm_up"), [(None, True), (345, True), (1980, False), (1200, False)])
-def test_only_a_gpu_with_low_clocks_is_warmed_up(monkeypatch, clock_mhz, warm_up):
-    readings, copies = copied(monkeypatch, lambda number: 5e-6, clock_mhz)
+@pytest.mark.parametrize(
+    ("clocks_mhz", "warm_up"),
+    [
+        (None, True),
+        ((345, 2619), True),
+        ((1980, 405), True),
+        ((1980, None), True),
+        ((1980, 2619), False),
+        ((1200, 2619), False),
+    ],
+)
+def test_only_a_gpu_with_low_clocks_is_warmed_up(monkeypatch, clocks_mhz, warm_up):
+    readings, copies = copied(monkeypatch, lambda number: 5e-6, clocks_mhz)
     assert readings == pytest.approx([3000, 3000])
     assert copies == 2 * gpu.ANCHOR_COPIES + (gpu.ANCHOR_WARM_UP if warm_up else 0)
 

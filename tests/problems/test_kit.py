@@ -102,6 +102,46 @@ def test_an_answer_of_zeros_and_a_scalar_can_be_measured():
     assert CHECK.worst(torch.tensor(1.5), torch.tensor(1.0)) == ()
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8, torch.float8_e4m3fn, torch.float16, torch.float32])
+def test_errors_of_every_dtype_are_in_fp64(dtype):
+    ref = torch.tensor([[1.0, 0.0, 1.0, 1.0]], dtype=torch.float64)
+    assert set(CHECK.errors(ref.to(dtype), ref).values()) == {0}
+    assert CHECK.errors((1 - ref).to(dtype), ref)["rel_fro"] == pytest.approx(math.sqrt(4 / 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("numbers", "finite"),
+    [
+        ([1.0, 2.0], True),
+        ([], True),
+        ([1.0, math.nan], False),
+        ([1.0, math.inf], False),
+        ([math.inf, -math.inf], False),
+    ],
+)
+def test_numbers_that_are_not_finite_show_in_their_sum(numbers, finite, dtype):
+    if dtype is torch.float8_e4m3fn:
+        numbers = [math.nan if math.isinf(number) else number for number in numbers]  # it has no infinity
+    assert CHECK.finite(torch.tensor(numbers).to(dtype)) == finite
+
+
+def test_a_sum_that_overflows_hides_nothing():
+    """Finite numbers whose sum is not take the longer way, to the same errors."""
+    ref = torch.full((2, 2), 1e308, dtype=torch.float64)
+    assert not CHECK.finite(ref) and not CHECK.finite(torch.full((2,), 3e38))
+    wide = torch.full((2, 2), 3e38)
+    assert set(CHECK.errors(wide, wide.double()).values()) == {0}
+    assert CHECK.errors(2e38 * torch.ones(2, 2), wide.double())["rel_fro"] == pytest.approx(1 / 3)
+
+
+def test_opposite_infinities_do_not_cancel():
+    inf = torch.tensor([[math.inf, 1.0]])
+    assert set(CHECK.errors(-inf, inf.double()).values()) == {math.inf}
+    assert set(CHECK.errors(torch.tensor([[math.inf, -math.inf]]), torch.ones(1, 2).double()).values()) == {math.inf}
+    assert set(CHECK.errors(inf, inf.double()).values()) == {0}
+
+
 # ------------------------------------------------------------------ a call
 
 

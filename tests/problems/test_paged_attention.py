@@ -99,6 +99,23 @@ def test_identical_keys_give_the_mean_of_the_values():
 # ------------------------------------------------------------------ reference and formulas
 
 
+@pytest.mark.parametrize(("piece", "at_once"), [(8, 1), (24, 4096), (1024, 2**26)], ids=["many", "several", "one"])
+@pytest.mark.parametrize("input_class", ("public", "large_scores", "nan_unused", "one_long"))
+@pytest.mark.parametrize("shape", PUBLIC, ids=words)
+def test_joined_pieces_are_the_softmax_of_the_whole(shape, input_class, piece, at_once, monkeypatch):
+    monkeypatch.setattr(REFERENCE, "PIECE", piece)
+    monkeypatch.setattr(REFERENCE, "AT_ONCE", at_once)
+    q, kv, table, lengths = make(shape, 3, input_class)
+    answer, page = REFERENCE.reference(q, kv, table, lengths), shape["page"]
+    for b, length in enumerate(lengths.tolist()):
+        slots = [(table[b, t // page], t % page) for t in range(length)]
+        k, v = (torch.stack([kv[place, side, slot] for place, slot in slots]).double() for side in (0, 1))
+        of_head = torch.arange(shape["Hq"]) // (shape["Hq"] // shape["Hkv"])
+        scores = torch.einsum("hd,thd->ht", q[b].double(), k[:, of_head]) / shape["D"] ** 0.5
+        whole = torch.einsum("ht,thd->hd", scores.softmax(-1), v[:, of_head])
+        torch.testing.assert_close(answer[b], whole, rtol=1e-11, atol=1e-12)
+
+
 def test_the_reference_on_a_case_done_by_hand():
     # Three tokens over two pages of two slots, taken in the order 1, 0. With q = (sqrt(2) ln 2, 0) the scores are
     # ln 2, 0, 0, so the weights are 1/2, 1/4, 1/4; with q = 0 they are a third each.

@@ -44,9 +44,10 @@ class Gpu:
         return {name: show(value) if value is not None else UNKNOWN for name, (value, show) in readings.items()}
 
     def clocks_are_low(self) -> bool:
-        """Whether its multiprocessors run at less than half of their highest clock, or this driver does not report it."""
-        now, most = (self.ask(name, self.library.NVML_CLOCK_SM) for name in ("ClockInfo", "MaxClockInfo"))
-        return now is None or most is None or now < most / 2
+        """Whether its multiprocessors or its memory run at less than half of their highest clock, or the driver reports none."""
+        clocks = (self.library.NVML_CLOCK_SM, self.library.NVML_CLOCK_MEM)
+        pairs = [(self.ask("ClockInfo", clock), self.ask("MaxClockInfo", clock)) for clock in clocks]
+        return any(now is None or most is None or now < most / 2 for now, most in pairs)
 
     def driver(self) -> str:
         """The driver's version."""
