@@ -7,7 +7,7 @@ processes of the GPU use together, read every 50 ms. Adds each score to `--json 
 began; what that file holds is left out.
 
 `--samples` also looks at the judge's main thread every 5 ms, prints the seconds in each function of arena and of the problem, by
-step, by shape and by callers, and adds them to the record. Work that the GPU does later counts where the judge waits for it.
+step and by callers, and adds them to the record. Work that the GPU does later counts where the judge waits for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ import torch
 from pydantic import TypeAdapter
 
 from arena import catalog, judge, paths
-from arena.judge.context import shape_text
 from arena.judge.device import nvml
 from arena.judge.sampling import CPU, GPU
 from arena.sandboxes.backends import backend
@@ -53,8 +52,8 @@ STEPS = {
     "start": "start of workers",
 }
 """What the innermost of these functions of arena is called in the table of samples."""
-Sample = tuple[str, str, str]
-"""(step, shape, functions from the outermost in)."""
+Sample = tuple[str, str]
+"""(step, functions from the outermost in)."""
 SCORE: TypeAdapter[Score] = TypeAdapter(Score)
 
 
@@ -83,18 +82,16 @@ def peak_bytes(hardware: Hardware) -> Iterator[list[int]]:
 
 
 def sample(frame: FrameType | None) -> Sample:
-    """What a stack shows."""
-    step, shape, names = "", "", list[str]()
+    """What a stack shows. It reads no local variable: `f_locals` of a function that another thread runs ends the process now and
+    then (SIGSEGV, Python 3.11 and 3.12)."""
+    step, names = "", list[str]()
     while frame:
         code = frame.f_code
         if code.co_filename.startswith((ARENA, PROBLEMS)):
             names.append(code.co_name)
             step = step or (STEPS.get(code.co_name, "") if code.co_filename.startswith(ARENA) else "")
-            found = frame.f_locals.get("shape")
-            if found and not shape and hasattr(found, "items"):
-                shape = shape_text(found)
         frame = frame.f_back
-    return step or "rest", shape, " > ".join(reversed(names))
+    return step or "rest", " > ".join(reversed(names))
 
 
 @contextmanager
@@ -181,8 +178,8 @@ def main() -> None:
         print(f"  {row(records[name])}", file=sys.stderr, flush=True)
         if options.samples:
             records[name]["samples"] = [[*key, seconds] for key, seconds in spent.items()]
-        for (step, shape, functions), seconds in sorted(spent.items(), key=lambda each: -each[1])[:PRINTED]:
-            print(f"{seconds:7.2f} s  {step:16} {shape:40} {functions}")
+        for (step, functions), seconds in sorted(spent.items(), key=lambda each: -each[1])[:PRINTED]:
+            print(f"{seconds:7.2f} s  {step:16} {functions}")
         if options.json:
             with options.json.open("a") as file:
                 file.write(json.dumps(records[name]) + "\n")
