@@ -18,7 +18,9 @@ from arena.errors import ArenaError, JudgeError, message_of
 from arena.judge import evaluation, forbidden, kernels, problem_code, similar, timing, worker_client
 from arena.judge.building import Report
 from arena.judge.context import SHORTEST_CALL_S, ScoringContext, Stopwatch, shape_text
+from arena.judge.device import nvml
 from arena.judge.device.detect import open_device
+from arena.judge.device.device import OpenDevice
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection, refusal_under_way
 from arena.judge.sampling import Sampling
@@ -94,11 +96,14 @@ def score(
                 # It starts and builds with the other workers, and reads the counters after the last one is timed.
                 reads = sampling.kernels and sampling.counters and hardware.profile == "gpu" and not shared
                 counters = stack.enter_context(kernels.counters(context, start)) if reads else None
-                anchor, profile = device.anchor_gb_s, hardware.profile
+                throttled = set[str]()
+                anchor, profile = partial(_watched, device, throttled), hardware.profile
                 processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)
                 evidence = processes[-1].evidence
                 _reject_excluded(problem, evidence)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
+            if throttled:
+                environment["throttle"] = ", ".join(sorted(throttled))
             timed = [
                 _timed(context, shape, evaluation.runs_of(processes, number))
                 for number, shape in enumerate(problem.timed(hardware.profile))
@@ -124,7 +129,7 @@ def score(
         latency=tuple(timed[scored:]),
         evidence=evidence,
         similar=held,
-        unsteady=any(shape.unsteady for shape in shapes),
+        unsteady=any(shape.unsteady for shape in shapes) or bool(throttled),
         brief=sampling.briefer(published),
         review_suggested=any(shape.unsteady or shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
         or any(process.drift() > context.sampling.drift for process in processes)
@@ -132,10 +137,18 @@ def score(
         or any(shape.overlapped() for shape in shapes)
         or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in evidence)
         or any(each.share >= similar.REVIEW_SHARE for each in held)
+        or bool(throttled)
         or bool(warning),
         timings=stopwatch.timings(),
         environment=environment | _noted(notes),
     )
+
+
+def _watched(device: OpenDevice, throttled: set[str]) -> float:
+    """The trusted copy's rate. Beside it, why the driver slows the device down goes to `throttled`: a copy need not show it."""
+    rate_gb_s, reasons = device.anchor_gb_s(), device.conditions().get("throttle", nvml.UNKNOWN)
+    throttled |= {reasons} - {nvml.NOT_THROTTLED, nvml.UNKNOWN}
+    return rate_gb_s
 
 
 def _rejected(rejection: Rejection, notes: Sequence[str], *, environment: Mapping[str, str], **common: Any) -> Rejected:  # noqa: ANN401

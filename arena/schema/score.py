@@ -196,15 +196,16 @@ class Passed(ScoreHead):
     evidence: tuple[Evidence, ...] = ()
     """One entry per scored shape; empty on a CPU."""
     unsteady: bool = False
-    """True when a scored shape is: the number would come out otherwise another time. False in records from before this field."""
+    """True when a scored shape is, or the driver slowed the device down meanwhile: the number would come out otherwise another
+    time. False in records from before this field."""
     brief: bool = False
     """True when fewer processes or windows were timed than the published ones: a demonstration."""
     similar: tuple[Similar, ...] = ()
     """Well-known kernels of which the submission holds the largest shares, largest first; small shares are left out."""
     review_suggested: bool = False
-    """True when a shape is unsteady, above 0.95 of its ceiling or was retimed more than once, the device's speed changed during
-    timing, the profiler saw no kernel on a GPU, the counters show other arithmetic than the problem's, or the submission holds a
-    large share of a well-known kernel."""
+    """True when the score is unsteady, a shape is above 0.95 of its ceiling or was retimed more than once, the device's speed
+    changed during timing, the profiler saw no kernel on a GPU, the counters show other arithmetic than the problem's, or the
+    submission holds a large share of a well-known kernel."""
 
 
 RejectionVerdict = Literal["incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing"]

@@ -1,6 +1,7 @@
 """Timing: retries of a disturbed shape, the limit on one worker, the anchor and the stopwatch."""
 
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,10 @@ from submission import ATTACKS, GIVEN, source_of, submitted
 from arena import catalog, judge
 from arena.cli.render import show_score
 from arena.files import documents
-from arena.judge import evaluation
+from arena.judge import evaluation, scoring
 from arena.judge import timing as judge_timing
 from arena.judge.context import Stopwatch
+from arena.judge.device.detect import open_device
 from arena.judge.overhead import Overhead
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import CPU
@@ -82,6 +84,28 @@ def test_a_slow_start_buys_no_short_windows():
     assert slow.verdict == honest.verdict == "passed", (slow.message, honest.message)
     assert min(honest.shapes[0].calls_per_window, slow.shapes[0].calls_per_window) > 2 * QUICK.min_calls
     assert "calls were faster than when the judge chose 16" in slow.shapes[0].disturbed[0]
+
+
+@needs_sandbox
+@pytest.mark.parametrize("reasons", ["none", "unknown", "hardware slowdown, power brake"])
+def test_a_score_on_a_slowed_device_is_unsteady(reasons, monkeypatch):
+    """Also where it was slowed down between the first look and the last only, and what was timed does not scatter."""
+    looks = iter(range(1000))
+
+    @contextmanager
+    def slowed(*hardware, shared):
+        def conditions():
+            return {"throttle": reasons if next(looks) == 1 else "none"}
+
+        with open_device(*hardware, shared=shared) as device:
+            yield replace(device, conditions=conditions)
+
+    monkeypatch.setattr(scoring, "open_device", slowed)
+    result = scored(HONEST, steady_half_width=9.0, steady_apart=9.0)
+    expected = "none" if reasons in ("none", "unknown") else reasons
+    assert result.verdict == "passed", result.message
+    assert result.environment["throttle"] == expected
+    assert result.unsteady == (expected != "none") and result.review_suggested >= result.unsteady
 
 
 def test_only_windows_of_half_the_calls_grow():

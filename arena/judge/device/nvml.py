@@ -11,6 +11,7 @@ from typing import Any
 from arena.errors import JudgeError
 
 UNKNOWN = "unknown"
+NOT_THROTTLED = "none"
 THERMAL_REASONS = {0x08: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 """Clock event reasons that slow the chip down (nvml.h: nvmlClocksEventReason...), so that a time is not its own."""
 
@@ -67,7 +68,7 @@ class Gpu:
 
 def throttling(reasons: int) -> str:
     """The names of the reasons that spoil a time; `none` when none of them applies."""
-    return ", ".join(word for bit, word in THERMAL_REASONS.items() if reasons & bit) or "none"
+    return ", ".join(word for bit, word in THERMAL_REASONS.items() if reasons & bit) or NOT_THROTTLED
 
 
 @contextmanager
