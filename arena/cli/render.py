@@ -57,6 +57,9 @@ def show_score(score: Score) -> None:
                 tell(f"unsteady {words(shape.shape)}: {scatter}")
             for reason in shape.disturbed:
                 tell(f"retimed {words(shape.shape)}: {safe(reason)}")
+        if score.unsteady and not any(shape.unsteady for shape in score.shapes):
+            why = safe(score.environment.get("throttle", "no reason recorded"))
+            tell(f"unsteady: the driver slowed the device down meanwhile ({why}); mend its cooling or power, and score again")
         if score.review_suggested:
             tell(
                 "Review it before you cite it: a shape is unsteady, above 0.95 of its ceiling or was retimed more than once, the "

@@ -88,7 +88,7 @@ def test_a_slow_start_buys_no_short_windows():
 
 @needs_sandbox
 @pytest.mark.parametrize("reasons", ["none", "unknown", "hardware slowdown, power brake"])
-def test_a_score_on_a_slowed_device_is_unsteady(reasons, monkeypatch):
+def test_a_score_on_a_slowed_device_is_unsteady(reasons, monkeypatch, capsys):
     """Also where it was slowed down between the first look and the last only, and what was timed does not scatter."""
     looks = iter(range(1000))
 
@@ -106,6 +106,10 @@ def test_a_score_on_a_slowed_device_is_unsteady(reasons, monkeypatch):
     assert result.verdict == "passed", result.message
     assert result.environment["throttle"] == expected
     assert result.unsteady == (expected != "none") and result.review_suggested >= result.unsteady
+    show_score(result)
+    assert (
+        f"the driver slowed the device down meanwhile ({reasons})" in " ".join(capsys.readouterr().err.split())
+    ) == result.unsteady
 
 
 def test_only_windows_of_half_the_calls_grow():
