@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import http.client
+import http.server
 import json
-import selectors
 import socket
 import ssl
 import threading
@@ -197,10 +197,9 @@ class Provider:
 
 
 @contextmanager
-def provider(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Provider]:
+def provider(*answers: Answer) -> Iterator[Provider]:
     """A provider that serves for the length of the block."""
-    selector = selectors.DefaultSelector()
-    made, loop, ready = Provider(answers), asyncio.SelectorEventLoop(selector), threading.Event()
+    made, loop, ready = Provider(answers), asyncio.new_event_loop(), threading.Event()
     over: asyncio.Future[None] = loop.create_future()
 
     async def main() -> None:
@@ -208,23 +207,12 @@ def provider(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Pr
         app.router.add_route("*", "/{rest:.*}", made.handle)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, auto_decompress=False)
         await runner.setup()
-        # A side that ends a TLS connection waits for the other side's word, by itself for 30 seconds.
-        assert runner.server
-        limit_s = 1.0 if tls else None
-        server = await loop.create_server(runner.server, "127.0.0.1", 0, ssl=tls, ssl_shutdown_timeout=limit_s)
-        made.url = f"http{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/base"
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/base"
         ready.set()
         await over
-        server.close()
         await runner.cleanup()
-        # Connections in the middle of a TLS handshake are tasks of the loop, and close a little after these. One that ends waits
-        # for the other side. When all are closed, the selector has the loop's own socket alone.
-        if tls and (handshakes := asyncio.all_tasks() - {asyncio.current_task()}):
-            await asyncio.wait(handshakes, timeout=30)
-        until_s = loop.time() + 30
-        while tls and len(selector.get_map()) > 1 and loop.time() < until_s:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1 if tls else 0)
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
     thread.start()
@@ -235,6 +223,40 @@ def provider(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Pr
         loop.call_soon_threadsafe(over.set_result, None)
         thread.join()
         loop.close()
+
+
+@contextmanager
+def tls_provider(context: ssl.SSLContext, answer: bytes) -> Iterator[tuple[str, list[str]]]:
+    """A provider behind TLS that sends that answer: its URL, and the paths of the requests that it got.
+
+    One thread takes one connection after the other, and closes it before the next: none is open when the block ends.
+    """
+    paths: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        timeout = 20
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            paths.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{server.server_port}/base", paths
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class Reply(NamedTuple):

@@ -15,7 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from provider import KEY, STREAMS, TARGETS, TOKENS, Agent, Answer, access, events, gateway_agent, json_answer, provider, run
+from provider import (
+    KEY,
+    STREAMS,
+    TARGETS,
+    TOKENS,
+    Agent,
+    Answer,
+    access,
+    events,
+    gateway_agent,
+    json_answer,
+    provider,
+    run,
+    tls_provider,
+)
 
 from arena.errors import UsageError
 from arena.files import jsonl
@@ -170,14 +184,15 @@ def test_certificates_are_verified(tmp_path: Path):
     context.load_cert_chain(pair)
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    with provider(Answer([STREAMS["chat"]]), tls=context) as server:
-        with gateway_agent(tmp_path / "one", access("chat", server.url)) as agent:
+    with tls_provider(context, STREAMS["chat"]) as (url, paths):
+        with gateway_agent(tmp_path / "one", access("chat", url)) as agent:
             assert agent.ask().status == 502
             wait(lambda: agent.gateway.in_flight == 0)
             assert "certificate" in agent.gateway.last_failure
-        assert server.received == []
-        with gateway_agent(tmp_path / "two", access("chat", server.url, authorities=own)) as agent:
+        assert paths == []
+        with gateway_agent(tmp_path / "two", access("chat", url, authorities=own)) as agent:
             assert agent.ask().body == STREAMS["chat"]
+        assert paths == ["/base/chat/completions"]
 
 
 @pytest.mark.parametrize("api", APIS)
