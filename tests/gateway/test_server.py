@@ -584,9 +584,26 @@ def test_leaving_before_the_last_event_is_not_free(tmp_path: Path, api: Api):
         wait(lambda: agent.gateway.in_flight == 0)
         usage = agent.gateway.usage()
         assert tuple(getattr(usage, f"{name}_tokens") for name in BUCKETS) == TOKENS[api]
-        assert (agent.ended()["how"], usage.unmetered) == ("left", 0)
+        how = "whole" if api == "chat" else "left"  # the first half has its finish reason
+        assert (agent.ended()["how"], usage.unmetered) == (how, 0)
         assert agent.ask(body).status == 400
         assert (stop := agent.gateway.stop) is not None and stop.status == "budget_exhausted"
+
+
+@pytest.mark.parametrize(("finish", "how"), [("refusal", "refused"), ("end_turn", "whole"), (None, "left")])
+def test_leaving_after_the_finish_reason(tmp_path: Path, finish: str | None, how: str):
+    """goose leaves a refusal's stream before its last event, and calls its session complete."""
+    begin = events({"type": "message_start", "message": {"model": "m-1", "usage": {"input_tokens": 1, "output_tokens": 1}}})
+    delta = events({"type": "message_delta", "delta": {"stop_reason": finish}, "usage": {"output_tokens": 2}})
+    hold = threading.Event()
+    slow = Answer([begin + delta, events({"type": "message_stop"})], hold=hold)
+    with run(tmp_path, "anthropic", slow) as agent:
+        leave(agent)
+        time.sleep(0.2)  # the gateway finds that the program has left
+        hold.set()
+        wait(lambda: agent.gateway.in_flight == 0)
+        assert (agent.ended()["how"], agent.gateway.refused) == (how, how == "refused")
+        assert agent.gateway.usage().output_tokens == 2
 
 
 def test_an_answer_that_never_ends_is_charged_by_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -40,7 +40,7 @@ error       the provider reported a failure of its own, or did not answer
 account     the provider reported a fault of the user's account, such as no credit left
 rejected    the provider reported a fault of the request
 stopped     the gateway cut it: another model or provider answered, or the key was in the answer
-left        the program left, which is its right
+left        the program left before the finish reason, which is its right
 """
 GOOD = ("whole", "refused")
 FAULTS = ("incomplete", "cut", "stalled", "error")
