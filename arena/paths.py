@@ -23,11 +23,6 @@ def own_problems() -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(folder).expanduser().resolve() for folder in named if folder))
 
 
-def name_rules() -> Path:
-    """Folder of the judge's search for forbidden names, which needs nothing else of arena."""
-    return PACKAGE / "judge"
-
-
 def harnesses() -> Path:
     """Folder of the shipped harnesses, one YAML file each."""
     return (checkout() or PACKAGE / "_data") / "harnesses"

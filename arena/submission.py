@@ -7,24 +7,13 @@ for reading, so that no FIFO blocks and no device is touched. The same inode is 
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import stat
-import tokenize
-import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-SUBMISSION_BYTES = 1 << 20
-"""Largest accepted solution.py."""
-KINDS = {stat.S_IFLNK: "symbolic link", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket", stat.S_IFDIR: "directory",
-         stat.S_IFCHR: "device", stat.S_IFBLK: "device"}  # fmt: skip
-
-# Hangul fillers: letters by category, but blank on the screen. An identifier made of them is invisible.
-BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")
-# Control and format characters (bidi overrides, zero width, tags) and separators make an editor show other code than Python runs.
-INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp"})
-PLAIN_CONTROLS = frozenset("\t\n\r\f")
+from arena.acceptable import MOST_BYTES, Unacceptable, require_regular, source_of
 
 
 class NoSubmission(Exception):  # noqa: N818  an outcome that a score records, not an ArenaError
@@ -52,26 +41,25 @@ class Submission:
         return self.source.count(b"\n") + (not self.source.endswith(b"\n"))
 
 
-def collect(folder: Path, name: str = "solution.py", cap_bytes: int = SUBMISSION_BYTES) -> Submission:
+def collect(folder: Path, name: str = "solution.py", cap_bytes: int = MOST_BYTES) -> Submission:
     """The submission in `folder`, or NoSubmission. Safe while other processes write in the folder."""
     return submission_of(read_regular(folder, name, cap_bytes), name)
 
 
 def submission_of(data: bytes, name: str = "solution.py") -> Submission:
     """The submission with this source, or a NoSubmission that calls it `name`."""
-    if len(data) > SUBMISSION_BYTES:
-        raise NoSubmission(f"{name} is too large: {len(data)} bytes (at most {SUBMISSION_BYTES})")
-    # Python skips a leading byte order mark. Without it the judge and Python read the same characters.
-    source = data.removeprefix(b"\xef\xbb\xbf")
-    try:
-        text = source.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise NoSubmission(f"{name} is not UTF-8 text: byte {error.start} ({error.reason})") from None
-    if not text.strip():
-        raise NoSubmission(f"{name} is empty")
-    _reject_invisible(name, text)
-    _reject_other_encoding(name, source)
+    with _as_none():
+        source = source_of(name, data)
     return Submission(source, hashlib.sha256(source).hexdigest())
+
+
+@contextmanager
+def _as_none() -> Iterator[None]:
+    """A file that is not acceptable is no submission."""
+    try:
+        yield
+    except Unacceptable as reason:
+        raise NoSubmission(str(reason)) from None
 
 
 def read_regular(folder: Path, relative: str, cap_bytes: int) -> bytes:
@@ -94,21 +82,11 @@ def read_regular(folder: Path, relative: str, cap_bytes: int) -> bytes:
     except OSError as error:
         raise NoSubmission(f"{relative} cannot be opened: {error.strerror}") from None
     try:
-        _reject_irregular(relative, os.fstat(descriptor), cap_bytes)
+        with _as_none():
+            require_regular(relative, os.fstat(descriptor), cap_bytes)
         return _read(relative, descriptor, cap_bytes)
     finally:
         os.close(descriptor)
-
-
-def _reject_irregular(name: str, status: os.stat_result, cap_bytes: int) -> None:
-    kind = stat.S_IFMT(status.st_mode)
-    if kind != stat.S_IFREG:
-        raise NoSubmission(f"{name} is a {KINDS.get(kind, 'special file')}; arena takes regular files only")
-    # A second name can belong to a file outside the folder (a hard link needs no read permission), or keep the file writable.
-    if status.st_nlink > 1:
-        raise NoSubmission(f"{name} has {status.st_nlink} hard links; arena takes files with one name only")
-    if status.st_size > cap_bytes:
-        raise NoSubmission(f"{name} is too large: {status.st_size} bytes (at most {cap_bytes})")
 
 
 def _read(name: str, descriptor: int, cap_bytes: int) -> bytes:
@@ -128,24 +106,3 @@ def _read(name: str, descriptor: int, cap_bytes: int) -> bytes:
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or len(data) != after.st_size:
         raise Torn(f"{name} changed while it was read")
     return data
-
-
-def _reject_invisible(name: str, text: str) -> None:
-    for index, character in enumerate(text):
-        if (character.isascii() and character.isprintable()) or character in PLAIN_CONTROLS:
-            continue
-        if unicodedata.category(character) in INVISIBLE_CATEGORIES or character in BLANK_LETTERS:
-            line = text.count("\n", 0, index) + 1
-            title = unicodedata.name(character, "a control character")
-            raise NoSubmission(f"{name}:{line} holds U+{ord(character):04X} ({title}), which a reader cannot see; remove it")
-
-
-def _reject_other_encoding(name: str, source: bytes) -> None:
-    """With a coding line other than UTF-8, Python would run other characters than those that arena checked."""
-    lines = io.BytesIO(source.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
-    try:
-        encoding, _ = tokenize.detect_encoding(lines.readline)
-    except SyntaxError as error:
-        raise NoSubmission(f"{name}: {error.msg}") from None
-    if encoding != "utf-8":
-        raise NoSubmission(f"{name} declares the encoding {encoding}; arena takes UTF-8 only")

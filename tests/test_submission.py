@@ -50,7 +50,7 @@ REFUSED = {
     "newline name": (lambda f: (f / "solution.py\n").write_text("x"), "there is no solution.py"),
     "absolute link": (
         lambda f: (f / "solution.py").symlink_to("/etc/passwd"),
-        "is a symbolic link; arena takes regular files only",
+        "is a symbolic link; only a regular file is taken",
     ),
     "relative link": (lambda f: (f / "solution.py").symlink_to("../outside.py"), "is a symbolic link"),
     "link to memory": (lambda f: (f / "solution.py").symlink_to("/proc/self/mem"), "is a symbolic link"),

@@ -12,12 +12,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from arena.acceptable import MOST_BYTES
 from arena.agents.snapshots import Stored, stored
 from arena.agents.trajectory import FIELDS, MOST_TOKENS
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
 from arena.schema import Annotation
-from arena.submission import SUBMISSION_BYTES, NoSubmission, read_regular
+from arena.submission import NoSubmission, read_regular
 
 TRAJECTORY_BYTES = 80 << 20
 """Above the largest trajectory that arena keeps."""
@@ -83,7 +84,7 @@ def _prompt(run: RunFolder) -> str | None:
 
 def _source(run: RunFolder, annotation: Annotation) -> str | None:
     try:
-        kept = read_regular(run.folder, run.solution.name, SUBMISSION_BYTES)
+        kept = read_regular(run.folder, run.solution.name, MOST_BYTES)
     except NoSubmission:
         return None
     recorded = annotation.submission.sha256 if annotation.submission else None

@@ -34,14 +34,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from arena import paths
+from arena import acceptable
 from arena.errors import ArenaError, DataError, UsageError
 from arena.files import documents
 from arena.files.text import render
+from arena.judge import forbidden, name_resolution, source_tree
 from arena.schema import Annotation, Cell, EndedSession, Problem, Profile, SweepPlace
 
-NAME_RULES = ("forbidden.py", "name_resolution.py", "source_tree.py")
-"""The judge's own search for forbidden names. Every workspace has a copy, so that check.py tells the agent what a score would."""
+SOURCE_RULES = (acceptable, forbidden, name_resolution, source_tree)
+"""What a source is refused for. Every workspace has a copy, so that check.py tells the agent what a score would."""
 ROOM_BYTES = 8 << 20
 """Held on the disk from the start: half for solution.py and events, half for score.json and result.yaml. A disk that another
 program fills meanwhile takes a run's logs, and not its record."""
@@ -219,10 +220,10 @@ def fill_workspace(
     shutil.copyfile(problem_folder / "reference.py", run.work / "reference.py")
     for name in ("check.py", "benchmark.py", *(("time_left.py",) if budget_s is not None else ())):
         shutil.copyfile(kit_folder / name, run.work / name)
-    (run.work / "names").mkdir()
-    for name in NAME_RULES:
-        source = (paths.name_rules() / name).read_text()
-        documents.write_text(run.work / "names" / name, source.replace("from arena.judge.", "from names."))
+    (run.work / "rules").mkdir()
+    for module in SOURCE_RULES:
+        source = Path(str(module.__file__))
+        documents.write_text(run.work / "rules" / source.name, source.read_text().replace("from arena.judge.", "from rules."))
     facts = {"name", "title", "operator", "inputs", "outputs", "tolerance", "stress", "forbidden"}
     sizes = {
         "profile": profile,

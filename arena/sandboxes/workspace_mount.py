@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from arena.acceptable import MOST_BYTES
 from arena.errors import SandboxError
 from arena.sandboxes import MIB, Limits, LostFiles, copy_tree
 from arena.sandboxes.programs.launch import AT_FDCWD, MOVE_MOUNT_F_EMPTY_PATH, SYS_MOVE_MOUNT
-from arena.submission import SUBMISSION_BYTES
 from arena.system import process
 
 SYS_FSOPEN, SYS_FSCONFIG, SYS_FSMOUNT = 430, 431, 432  # system calls since Linux 5.0 have one number on all architectures
@@ -74,7 +74,7 @@ class WorkspaceMount:
             self.folder,
             owner=self.uid,
             cap_bytes=min(cap_bytes, self.limits.workspace_bytes or cap_bytes),
-            small_bytes=SUBMISSION_BYTES,
+            small_bytes=MOST_BYTES,
             reserve_bytes=min(free_bytes, RESERVE_BYTES) // 2,
         )
 

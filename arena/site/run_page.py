@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from arena.acceptable import MOST_BYTES
 from arena.agents.snapshots import Stored, stored
 from arena.errors import DataError
 from arena.results.run_folder import RunFolder
@@ -19,7 +20,7 @@ from arena.site.changes import Change, change
 from arena.site.changes import lines as lines_of
 from arena.site.problem_page import sizes, work_of
 from arena.site.results import Results
-from arena.submission import SUBMISSION_BYTES, NoSubmission, read_regular
+from arena.submission import NoSubmission, read_regular
 
 MOST_COMPARED_LINES = 20_000
 """Of all snapshots of a run together."""
@@ -141,7 +142,7 @@ def read_files(results: Results, annotation: Annotation) -> Files:
 def source_of(run: RunFolder) -> str | None:
     """The submission; None where there is none."""
     try:
-        return read_regular(run.folder, run.solution.name, SUBMISSION_BYTES).decode(errors="replace")
+        return read_regular(run.folder, run.solution.name, MOST_BYTES).decode(errors="replace")
     except NoSubmission:
         return None
 

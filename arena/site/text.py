@@ -13,7 +13,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer, PythonLexer
 from pygments.token import Token, _TokenType
 
-from arena.submission import BLANK_LETTERS
+from arena.acceptable import BLANK_LETTERS
 
 CHARACTERS = 4000
 """Shown of any one text."""

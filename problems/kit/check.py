@@ -138,7 +138,7 @@ def main() -> int:
             for shape in facts["shapes"] + facts["latency"]
             for seed in range(first_seed, first_seed + options.seeds)
         ]
-        passed = all([*sets, no_forbidden_name(options.solution, facts["forbidden"])])
+        passed = all([*sets, taken_as_it_is(options.solution, facts["forbidden"])])
     except (BadOutput, BadSolution) as error:
         print(error)
     finally:  # Python shows any other exception of the solution below this line
@@ -146,11 +146,21 @@ def main() -> int:
     return 0 if passed else 1
 
 
-def no_forbidden_name(solution: Path, names: Sequence[str]) -> bool:
-    """Print where the file uses one of `names`, and say whether it uses none. It reads the source, not what calls do."""
-    from names.forbidden import forbidden
+def taken_as_it_is(solution: Path, names: Sequence[str]) -> bool:
+    """Print why the file would be refused, or where it uses one of `names`, and say whether it does neither.
 
-    uses = forbidden(solution.read_bytes().decode(), names)
+    It reads the source, not what calls do.
+    """
+    from rules.acceptable import Unacceptable, require_regular, source_of
+    from rules.forbidden import forbidden
+
+    try:
+        require_regular(str(solution), solution.lstat())
+        source = source_of(str(solution), solution.read_bytes())
+    except Unacceptable as reason:
+        print(f"FAIL  {reason}", flush=True)
+        return False
+    uses = forbidden(source.decode(), names)
     for use in uses:
         print(f"FAIL  {solution}:{use.line} uses {use.name}, which may not be used", flush=True)
     return not uses

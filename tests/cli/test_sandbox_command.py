@@ -37,7 +37,7 @@ def test_sandbox_kind_decides_workspace_access(shared: Arena) -> None:
     assert done.code != 0
     assert "Read-only file system" in done.err
     filled = shared("sandbox", "--problem", "paged_attention", "ls").out.split()
-    assert set(filled) == {"PROMPT.md", "benchmark.py", "check.py", "names", "problem.json", "reference.py"}
+    assert set(filled) == {"PROMPT.md", "benchmark.py", "check.py", "problem.json", "reference.py", "rules"}
 
 
 @needs_sandbox

@@ -23,10 +23,10 @@ def test_score_of_an_unacceptable_file(arena: Arena, tmp_path: Path) -> None:
     problem = ("-p", "paged_attention", "--hardware", "cpu")
     assert arena.json("score", str(broken), *problem)["message"] == "solution.py does not parse: line 1: invalid syntax"
     assert arena.json("score", str(tmp_path / "folder" / "broken.py"), *problem)["verdict"] == "crashed"
-    assert arena.json("score", str(broken.parent), *problem)["message"] == "real is a directory; arena takes regular files only"
+    assert arena.json("score", str(broken.parent), *problem)["message"] == "real is a directory; only a regular file is taken"
     done = arena("score", str(link), *problem)
     assert (done.code, done.out) == (0, "")
-    assert "verdict missing: link.py is a symbolic link; arena takes regular files only" in done.err
+    assert "verdict missing: link.py is a symbolic link; only a regular file is taken" in done.err
 
 
 @needs_sandbox

@@ -16,6 +16,7 @@ from arena import catalog, paths  # noqa: E402
 from arena.files.text import render  # noqa: E402
 from arena.judge import forbidden, problem_code  # noqa: E402
 from arena.results import run_folder  # noqa: E402
+from arena.submission import NoSubmission, collect  # noqa: E402
 
 KIT = paths.problems() / "kit"
 CHECK, BENCHMARK = problem_code.kit("check"), problem_code.kit("benchmark")
@@ -276,7 +277,7 @@ def test_a_kit_file_stands_alone_and_does_nothing_when_imported(name, tmp_path):
     tree = ast.parse((KIT / name).read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    outside = {module.partition(".")[0] for module in imported} - set(sys.stdlib_module_names) - {"torch", "benchmark", "names"}
+    outside = {module.partition(".")[0] for module in imported} - set(sys.stdlib_module_names) - {"torch", "benchmark", "rules"}
     assert outside == set()
 
 
@@ -385,6 +386,36 @@ def test_check_finds_the_names_that_a_score_would_refuse(work):
     assert done.stdout.splitlines()[-2:] == [f"FAIL  solution.py:{last} uses operator.matmul, which may not be used", "FAIL"]
     assert done.returncode == 1
     assert [(use.line, use.name) for use in forbidden.forbidden(NAMED, PROBLEM.forbidden)] == [(last, "operator.matmul")]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda source: source + "# soft\u00adhyphen\n", "holds U+00AD (SOFT HYPHEN), which a reader cannot see; remove it"),
+        (lambda source: "# coding: latin-1\n" + source, "declares the encoding iso-8859-1; only UTF-8 is taken"),
+        (lambda source: "\ufeff" + source, ""),
+    ],
+    ids=["invisible", "other encoding", "byte order mark"],
+)
+def test_check_passes_what_is_taken_and_nothing_else(work, change, reason):
+    done = checked(work, change(NAIVE))
+    assert done.stdout.splitlines()[-1] == ("FAIL" if reason else "PASS"), done.stdout
+    assert reason in done.stdout
+    try:
+        collect(work)
+    except NoSubmission as none:
+        assert reason and none.reason in done.stdout
+    else:
+        assert not reason
+
+
+def test_check_refuses_a_link_as_the_collection_does(work):
+    (work / "other.py").write_text(NAIVE)
+    (work / "solution.py").symlink_to("other.py")
+    done = run(work, "check.py")
+    assert done.stdout.splitlines()[-2:] == ["FAIL  solution.py is a symbolic link; only a regular file is taken", "FAIL"]
+    with pytest.raises(NoSubmission, match="is a symbolic link; only a regular file is taken"):
+        collect(work)
 
 
 def test_the_prompt_and_a_command_tell_the_time(tmp_path):

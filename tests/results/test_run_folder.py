@@ -153,11 +153,11 @@ def test_fill_workspace_writes_only_public_facts(tmp_path: Path) -> None:
     given = folders(tmp_path)
     with run_folder.create(cell(), manifest={}, root=tmp_path / "runs") as run:
         prompt = run_folder.fill_workspace(run, problem(), "cpu", problem().shapes["cpu"], "some CPU", None, **given)
-    names = {"reference.py", "check.py", "benchmark.py", "problem.json", "PROMPT.md", "names"}
+    names = {"reference.py", "check.py", "benchmark.py", "problem.json", "PROMPT.md", "rules"}
     assert {path.name for path in run.work.iterdir()} == names
-    copies = sorted((run.work / "names").iterdir())
-    assert {path.name for path in copies} == {"forbidden.py", "name_resolution.py", "source_tree.py"}
-    imported = {name for path in copies for name in re.findall(r"^from names\.(\w+) import", path.read_text(), re.MULTILINE)}
+    copies = sorted((run.work / "rules").iterdir())
+    assert {path.name for path in copies} == {"acceptable.py", "forbidden.py", "name_resolution.py", "source_tree.py"}
+    imported = {name for path in copies for name in re.findall(r"^from rules\.(\w+) import", path.read_text(), re.MULTILINE)}
     assert imported <= {path.stem for path in copies} and not any("arena" in path.read_text() for path in copies)
     assert prompt == run.work.joinpath("PROMPT.md").read_text() == "Addition on some CPU (cpu)\n- N = 16\n- N = 32\n"
     facts = json.loads(run.work.joinpath("problem.json").read_text())
