@@ -22,8 +22,6 @@ RUN, WINDOW = 24, 8
 chance (0.14 for 0.19), but copies with a foreign statement after every fourth hold much less (0.51 for 0.67)."""
 LEAST_TELLING = 4
 """Tokens of a run that are more than names, numbers and separators. Lists of arguments have fewer and are alike everywhere."""
-MOST_TOKENS = 200_000
-"""Of one stretch of code, some 2 s of hashing."""
 HASH_BYTES = 3
 """Two different runs have one hash once in 16 million."""
 NUMBER, STRING = "0", '"'
@@ -57,7 +55,7 @@ def of_python(source: str) -> set[int]:
 
 def fingerprints(tokens: Iterable[str]) -> set[int]:
     """The fingerprints of one stretch of code; none where it is shorter than a run."""
-    hashes = list(_hashes([token for token, _ in zip(tokens, range(MOST_TOKENS), strict=False)]))
+    hashes = list(_hashes(list(tokens)))
     return {min(hashes[at : at + WINDOW]) for at in range(max(1, len(hashes) - WINDOW + 1))} if hashes else set()
 
 

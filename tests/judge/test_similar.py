@@ -121,3 +121,9 @@ def test_no_text_takes_long(pattern):
     began = time.monotonic()
     similar(source)
     assert time.monotonic() - began < 15
+
+
+def test_code_before_a_copy_does_not_hide_it():
+    """However much there is: a solution.py holds 1 MiB."""
+    assert share("x = 1\n" * 80_000 + TRITON, listed(TRITON)) == 1.0
+    assert share("x = 1\n" * 80_000, listed(TRITON)) == 0
