@@ -21,7 +21,7 @@ from arena.results.run_folder import RunFolder, RunState
 from arena.sandboxes import Sandbox
 from arena.sandboxes.backends import backend
 from arena.sandboxes.running import DYING_S, await_dying, forget_dying
-from arena.schema import SCORE, Annotation, Cell, EndedSession, Hardware, Problem, Score, SubmissionRecord
+from arena.schema import SCORE, Annotation, Cell, EndedSession, Hardware, Problem, Rejected, Score, SubmissionRecord
 from arena.submission import NoSubmission, Submission, collect
 from arena.system import tempdirs
 from arena.system.provenance import origin, processor
@@ -140,7 +140,8 @@ def judge_run(
             catalog.problem(cell.problem), catalog.hardware(cell.hardware), number, backend(manifest["sandbox"]), sampling
         )
         with hold(bench.hardware, frozenset({bench.gpu})):
-            judge.preflight(bench.hardware, bench.gpu)
+            if not _left_dying(run):  # else the score itself says what they prevent
+                judge.preflight(bench.hardware, bench.gpu)
             annotation = _judge(bench, cell, ended, submission, run, report, beside)
     render()
     return annotation
@@ -205,7 +206,7 @@ def await_end(folder: RunFolder, report: Report, limit_s: float = DYING_S) -> No
     """Wait until a sandbox that was killed is empty: nothing is to be measured beside it.
 
     One that hangs in the kernel is left behind after the limit, and the score is taken beside it, which can only lower it: an
-    agent that could make its run uncounted in this way would.
+    agent that could make its run uncounted in this way would. Where the judge fails beside it, that is a verdict (`_charged`).
     """
     try:
         await_dying(0.0)
@@ -215,8 +216,7 @@ def await_end(folder: RunFolder, report: Report, limit_s: float = DYING_S) -> No
     try:
         await_dying(limit_s)
     except SandboxError as error:
-        folder.event("left_dying", message=str(error))
-        forget_dying()
+        folder.event("left_dying", message=str(error), processes=forget_dying())
 
 
 def _judge(
@@ -267,11 +267,26 @@ def _score(
             logs=folder.folder / "judge",
             gpu=bench.gpu,
         )
+    score = _charged(score, folder)
     if beside and score.verdict != "missing":
         score = score.model_copy(update={"environment": {**score.environment, "beside": beside}})
     folder.free_room()  # the logs of the judge's workers have no part in it
     documents.write_json(folder.score, score)
     return score
+
+
+def _charged(score: Score, folder: RunFolder) -> Score:
+    """The score; but where the judge failed beside processes of the session that do not end, a verdict that counts."""
+    if score.verdict != "judge_failed" or not _left_dying(folder):
+        return score
+    text = "processes of the session did not end after their kill, and beside them nothing could be scored"
+    return Rejected(**{**dict(score), "verdict": "timed_out", "message": f"{text}: {score.message}"})
+
+
+def _left_dying(folder: RunFolder) -> bool:
+    """Whether processes of the session that `await_end` left behind are still there."""
+    events = run_folder.read_events(folder)
+    return any(tempdirs.alive(name) for event in events if event["kind"] == "left_dying" for name in event.get("processes", ()))
 
 
 def _record(submission: Submission | None) -> SubmissionRecord | None:

@@ -20,6 +20,8 @@ from arena.errors import SandboxError
 from arena.sandboxes import LostFiles
 from arena.sandboxes.programs.init import REPLY
 from arena.sandboxes.programs.launch import prctl
+from arena.sandboxes.watchdog import process_tree
+from arena.system import tempdirs
 
 if TYPE_CHECKING:
     from arena.sandboxes.shared_workspace import Another
@@ -159,10 +161,16 @@ class SandboxHandle:
                 self.kill()
             except BaseException:
                 reaper = threading.Thread(target=self._reap_late, name=f"the sandbox of process {self.pid}", daemon=True)
-                _reapers.add(reaper)
+                _reapers[reaper] = self._roots()
                 reaper.start()
                 raise
             os.close(self._init_pidfd)
+
+    def _roots(self) -> set[int]:
+        """Pids from which every process inside descends."""
+        with contextlib.suppress(ProcessLookupError):
+            return {self.pid, pid_of(self._init_pidfd)}  # process 1 is arena's own child where something has killed bwrap
+        return {self.pid}
 
     def _reap_late(self) -> None:
         """Wait for the end of a sandbox that nothing else waits for any more."""
@@ -202,8 +210,8 @@ class SandboxHandle:
         return int(value)
 
 
-_reapers: set[threading.Thread] = set()
-"""One for each sandbox that this arena left before it was empty; each ends with its sandbox."""
+_reapers: dict[threading.Thread, set[int]] = {}
+"""One for each sandbox that this arena left before it was empty, with the pids of its `_roots`; each ends with its sandbox."""
 
 
 def await_dying(limit_s: float = PROOF_S) -> None:
@@ -213,12 +221,18 @@ def await_dying(limit_s: float = PROOF_S) -> None:
         reaper.join(max(0.0, end_s - time.monotonic()))
         if reaper.is_alive():
             raise SandboxError(f"{reaper.name} was killed and is still not empty: wait for its end, and start again")
-        _reapers.discard(reaper)
+        _reapers.pop(reaper, None)
 
 
-def forget_dying() -> None:
-    """Start sandboxes beside those that are still dying."""
+def forget_dying() -> list[str]:
+    """Start sandboxes beside those that are still dying; the names of their processes (`tempdirs.owner`)."""
+    pids = {pid for roots in _reapers.values() for root in roots for pid in process_tree(root)}
     _reapers.clear()
+    names = []
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names.append(tempdirs.owner(pid))
+    return sorted(names)
 
 
 @functools.cache

@@ -28,10 +28,10 @@ from arena.agents.supervisor import Progress
 from arena.errors import DataError, SandboxError, UsageError
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
-from arena.run_cell import await_end
+from arena.run_cell import _charged, await_end
 from arena.sandboxes import RunningSandbox, SandboxSpec, bwrap
 from arena.sandboxes.running import SandboxHandle, await_dying
-from arena.schema import Model
+from arena.schema import JudgeFailed, Model, Timings
 from arena.submission import NoSubmission, collect
 
 pytestmark = needs_sandbox
@@ -567,6 +567,15 @@ def test_a_slow_death_does_not_lose_the_session(event: str, status: str, run: Ru
     assert [entry["kind"] for entry in run_folder.read_events(run)][-2:] == ["clean_up_failed", "session_ended"]
 
 
+FAILED = JudgeFailed(
+    problem="add",
+    problem_digest="",
+    hardware="cpu",
+    message="other processes compute on GPU 0 (pid 7)",
+    timings=Timings(build_s=0, check_s=0, benchmark_s=0, total_s=1),
+)
+
+
 @pytest.mark.parametrize(("limit_s", "events"), [(60.0, []), (0.0, ["left_dying"])])
 def test_a_score_waits_for_a_slow_death(limit_s: float, events: list[str], run: RunFolder) -> None:
     """Nothing is measured beside a dying sandbox, but for one that never ends: then the run would have no score at all."""
@@ -579,6 +588,9 @@ def test_a_score_waits_for_a_slow_death(limit_s: float, events: list[str], run: 
             running.close()
         await_end(run, said.append, limit_s)
         await_dying(0.0)
+        charged = [_charged(score, run).verdict for score in (FAILED, FAILED.model_copy(update={"verdict": "missing"}))]
+        assert charged == ["timed_out" if events else "judge_failed", "missing"]
         command.until(lambda: not Path(f"/proc/{running.pid}").exists(), "its end", limit_s=60)
+    assert _charged(FAILED, run) is FAILED, "the machine's own failure, now that they have ended"
     assert [progress.phase for progress in said] == ["dying"]
     assert [entry["kind"] for entry in run_folder.read_events(run)][1:] == events
