@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections import deque
 from contextlib import suppress
 from typing import BinaryIO
 
-LOG_BYTES = 1 << 20
-"""How much the judge keeps of each of the worker's streams. It reads and drops the rest, so that the worker never blocks."""
+HEAD_BYTES, TAIL_BYTES = 1 << 20, 4 << 20
+"""How much the judge keeps of the beginning and of the end of each of the worker's streams. It reads and drops what lies between,
+so that the worker never blocks."""
 
 
 class Log:
-    """The beginning of a stream, read by a thread until it ends."""
+    """The beginning and the end of a stream, read by a thread until it ends."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._kept = bytearray()
+        self._lock = threading.Lock()
+        self._head, self._tail = bytearray(), deque[bytes]()
+        self._tail_bytes = self._lost_bytes = 0
         self._fd = os.dup(stream.fileno())  # a copy: the sandbox closes its own when it ends
         self._thread = threading.Thread(target=self._drain, daemon=True)
         self._thread.start()
@@ -24,18 +28,35 @@ class Log:
     def _drain(self) -> None:
         with suppress(OSError):  # pages of a file that is no longer there, spliced into the pipe
             while chunk := os.read(self._fd, 1 << 16):
-                self._kept += chunk[: max(0, LOG_BYTES - len(self._kept))]
+                with self._lock:
+                    self._keep(chunk)
         os.close(self._fd)
+
+    def _keep(self, chunk: bytes) -> None:
+        room = HEAD_BYTES - len(self._head)
+        self._head += chunk[:room]
+        if rest := chunk[room:]:
+            self._tail.append(rest)
+            self._tail_bytes += len(rest)
+            while self._tail_bytes - len(self._tail[0]) >= TAIL_BYTES:
+                dropped = len(self._tail.popleft())
+                self._tail_bytes -= dropped
+                self._lost_bytes += dropped
 
     def last_line(self) -> str:
         """The last line that is not blank, made safe to print."""
-        lines = [line.strip() for line in bytes(self._kept).decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [line.strip() for line in self._kept().decode("utf-8", "replace").splitlines() if line.strip()]
         return "".join(c if c.isprintable() else "?" for c in lines[-1])[:300] if lines else ""
 
     def text(self) -> bytes:
-        """All that was kept."""
+        """All that was kept, with a line in the place of what was not."""
         self._thread.join(timeout=1)
-        return bytes(self._kept)
+        return self._kept()
+
+    def _kept(self) -> bytes:
+        with self._lock:
+            lost = f"\n[{self._lost_bytes} bytes are left out here]\n".encode() if self._lost_bytes else b""
+            return bytes(self._head) + lost + b"".join(self._tail)
 
 
 class Channel:

@@ -14,7 +14,7 @@ from arena.judge import buffers, building, kernels, timing
 from arena.judge.building import Report, Start
 from arena.judge.context import CHECKED_CALLS, ScoringContext, shape_text
 from arena.judge.gpu_window import Unqueued
-from arena.judge.overhead import Overhead
+from arena.judge.overhead import Overhead, usual
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
 from arena.judge.score_math import median_of_processes
@@ -118,6 +118,7 @@ def run(
             report(f"timing again, {why}")
             if counters:
                 counters.restart()
+            _settled_gb_s(anchor)  # the driver may be taking back the memory of those that ended
             try:
                 with ExitStack() as stack:
                     workers, overheads = building.built(context, start, stack, shapes_by_process, counters, report)
@@ -132,10 +133,8 @@ def run(
                 raise unfit from failure
 
     results = results or again(WITHOUT_GRAPHS)
-    for _ in range(context.sampling.resizes):
-        larger = _enlarged(context, shapes, specs, results)
-        if larger == specs:
-            break
+    larger = _enlarged(context, shapes, specs, results)
+    if larger != specs:
         earlier = [tuple(why for run in runs_of(results, number) for why in run.disturbed) for number in range(len(shapes))]
         before, specs = specs, larger
         results = again("with more calls in a window")
@@ -170,19 +169,19 @@ def _time_all(
         return kernels.launched_kernels(context, worker, scored, counters)
 
     with_evidence = context.memory.kind == "cuda" and context.sampling.kernels
-    results = list[ProcessResult]()
+    results, usual_overheads = list[ProcessResult](), usual(overheads)
     for number, ((worker_stack, worker), shapes) in enumerate(zip(workers, shapes_by_process, strict=True), start=1):
         report(f"timing, process {number} of {len(workers)}")
         last = evidence if number == len(workers) and with_evidence else None
-        arguments = (overheads[number - 1], anchor, shapes, specs[: len(shapes)], len(scored), last)
+        arguments = (anchor, shapes, specs[: len(shapes)], len(scored), last)
         with worker_stack:
-            result = _time_process(context, worker, *arguments, usual_gb_s=_usual_gb_s(context, results))
+            result = _time_process(context, worker, overheads[number - 1], *arguments, usual_gb_s=_usual_gb_s(context, results))
         for _ in range(context.sampling.repeats):
             if result.drift() <= context.sampling.drift:
                 break
             report(f"timing, process {number} of {len(workers)} again: the device did not keep its speed")
             dropped = (*result.dropped, result.anchors_gb_s)
-            # By now the others have loaded the submission, whose kernels could lengthen what is measured: the overheads stay.
+            # With the usual overheads: by now others have loaded the submission, whose kernels could lengthen what is measured.
             with ExitStack() as stack:
                 try:
                     another = stack.enter_context(start())
@@ -192,7 +191,8 @@ def _time_all(
                     break
                 building.build(context, [(another, shapes)], None, report)
                 usual_gb_s = _usual_gb_s(context, [*results, result])
-                result = replace(_time_process(context, another, *arguments, usual_gb_s=usual_gb_s), dropped=dropped)
+                result = _time_process(context, another, usual_overheads[: len(shapes)], *arguments, usual_gb_s=usual_gb_s)
+                result = replace(result, dropped=dropped)
         results.append(result)
     return results
 
@@ -216,13 +216,17 @@ def _without_graphs(
 def _enlarged(
     context: ScoringContext, shapes: tuple[Shape, ...], specs: list[WindowSpec], results: list[ProcessResult]
 ) -> list[WindowSpec]:
-    """The specs, with more calls on a shape whose windows hold less than half of those that fill one."""
+    """The specs, with the most calls on a shape whose windows hold less than half of those that fill one.
+
+    A slow start would else buy few sets, which stay in a cache. The most: were they as many as fill a window now, calls that grow
+    faster with their number would buy the same again.
+    """
 
     def enlarged(number: int, shape: Shape, spec: WindowSpec) -> WindowSpec:
         runs = runs_of(results, number)
         overhead_s = min(run.overhead.window_s for run in runs)
         fill = context.calls_that_fill(shape, median_of_processes([run.samples_s(overhead_s) for run in runs]))
-        return spec._replace(calls=fill) if fill > 2 * spec.calls else spec
+        return spec._replace(calls=context.most_calls(shape)) if fill > 2 * spec.calls else spec
 
     return [enlarged(number, *pair) for number, pair in enumerate(zip(shapes, specs, strict=True))]
 

@@ -11,6 +11,7 @@ Contexts share a GPU by time slices. So kernels of the worker that run before th
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -174,6 +175,6 @@ def _wait(end: torch.cuda.Event, worker: Worker, limit_s: float) -> None:
         if time.monotonic() > silent_s:
             worker.resume()
             worker.order("wait", limit_s=limit_s)  # an error of a kernel shows here
-            silent_s = until_s
+            silent_s = math.inf
         if time.monotonic() > until_s:
             raise Rejection("timed_out", f"The calls of a window took longer than {limit_s:.4g} s on the GPU")

@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import dropwhile
 from pathlib import Path
 
 from arena.errors import ArenaError, message_of
@@ -138,6 +139,8 @@ class Counters:
         wrapper = counters_command(tensor=bool(problem.arithmetic or problem.excluded_arithmetic))
         self._start = None if isinstance(wrapper, str) else partial(start, wrapper=wrapper)
         self._missing = wrapper if isinstance(wrapper, str) else ""
+        self.available = self._start is not None
+        """Whether this machine lets the counters be read."""
         self.restart()
 
     def restart(self) -> None:
@@ -208,6 +211,8 @@ def counters(context: ScoringContext, start: Callable[..., AbstractContextManage
 def counted(found: tuple[Evidence, ...], text: str) -> tuple[Evidence, ...]:
     """`found` with the counters that a profiler printed. The first call there is the mark alone, from before the load."""
     calls = read_counters(text)[1:]
+    if (reports := sum(map(_begins_report, text.splitlines()))) > 1:
+        return with_note(found, f"{reports} reports of counters were printed, and one profiler prints one")
     if len(calls) > len(found):
         return with_note(found, f"the counters show {len(calls)} calls where {len(found)} were made: {AMBIGUOUS}")
     if len(calls) < len(found):
@@ -218,6 +223,16 @@ def counted(found: tuple[Evidence, ...], text: str) -> tuple[Evidence, ...]:
         moved = {"dram_read_bytes": call.read_bytes, "dram_write_bytes": call.write_bytes}
         proven.append(evidence.model_copy(update={"proof": "counters", "tensor_ops": call.tensor_ops, **moved}))
     return (*proven, *found[len(proven) :])
+
+
+def hidden(found: Sequence[Evidence]) -> bool:
+    """Whether the counters of some call are missing though the calls up to it launched fewer kernels than are counted."""
+    launched = 1  # the mark before the load
+    for evidence in found:
+        launched += 1 + sum(kernel.launches for kernel in evidence.kernels)
+        if evidence.proof != "counters" and launched < MOST_KERNELS:
+            return True
+    return False
 
 
 def excluded_kernels(found: tuple[Evidence, ...], patterns: tuple[str, ...]) -> list[tuple[Evidence, str]]:
@@ -298,8 +313,8 @@ def tensor_metrics(names: Iterable[str]) -> list[str]:
 
 
 def read_counters(text: str) -> list[Call]:
-    """The calls in ncu's CSV, which is mixed with other lines. Rows that make no sense are skipped, and so is a call that ncu did
-    not count to its end."""
+    """The calls in ncu's CSV, which comes after what the submission prints. Rows that make no sense are skipped, and so is a call
+    that ncu did not count to its end."""
     calls: list[Call] = []
     marks, seen = set[str](), set[str]()
     for row in _rows(text):
@@ -317,11 +332,16 @@ def read_counters(text: str) -> list[Call]:
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
-    lines = (line for line in text.splitlines() if line.startswith('"') and len(line) <= LINE_CHARACTERS)
+    lines = dropwhile(lambda line: not _begins_report(line), text.splitlines())
     try:
-        yield from csv.DictReader(lines)
+        yield from csv.DictReader(line for line in lines if line.startswith('"') and len(line) <= LINE_CHARACTERS)
     except csv.Error:  # the submission prints to the same stream
         return
+
+
+def _begins_report(line: str) -> bool:
+    """Whether ncu's CSV begins with this line, which names its columns."""
+    return line.startswith('"ID",')
 
 
 def _add(call: Call, metric: str, value: str) -> None:

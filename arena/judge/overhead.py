@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
 
@@ -46,6 +46,16 @@ class Overhead:
             text = f"Something ran on the GPU while inputs were published: {late_s * 1e3:.3g} ms more than {alone_s * 1e3:.3g} ms"
             raise Disturbed("cheated", text)
         return late_s
+
+
+def usual(processes: Sequence[Sequence[Overhead]]) -> list[Overhead]:
+    """For each shape, what stands for a process in which it was not measured, from all processes that measured the shape."""
+    found, longest = [], max(processes, key=len)
+    for number, first in enumerate(longest):
+        some = [process[number] for process in processes if number < len(process)]
+        alone_s = {mode: median(each.alone_s[mode] for each in some) for mode in first.alone_s}
+        found.append(replace(first, window_s=min(each.window_s for each in some), alone_s=alone_s))
+    return found
 
 
 def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> Overhead:

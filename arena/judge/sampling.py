@@ -28,9 +28,6 @@ class Sampling:
     max_windows: int = 11
     half_width: float = 0.005
     """Stop adding windows when half of the 95 % interval of a process's median is this narrow, relative."""
-    resizes: int = 2
-    """How often all is timed again with more calls in a window, where calls turn out more than twice as fast as when the judge
-    chose their number. Else a slow start would buy few sets, which stay in a cache."""
     empty_windows: int = 15
     """Windows without calls of the submission for each shape, in each process, before it loads the submission."""
     alone_windows: int = 0
@@ -100,7 +97,6 @@ GPU = Sampling(
     max_calls=64,
     drift=0.03,
     repeats=2,
-    resizes=1,
     empty_windows=3,
     min_windows=3,
     max_windows=5,

@@ -100,6 +100,7 @@ def score(
                 anchor, profile = partial(_watched, device, throttled), hardware.profile
                 processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)
                 evidence = processes[-1].evidence
+                counters_hidden = counters is not None and counters.available and kernels.hidden(evidence)
                 _reject_excluded(problem, evidence)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             if throttled:
@@ -136,6 +137,7 @@ def score(
         or any(len(shape.disturbed) > MOST_RETRIES for shape in shapes)
         or any(shape.overlapped() for shape in shapes)
         or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in evidence)
+        or counters_hidden
         or any(each.share >= similar.REVIEW_SHARE for each in held)
         or bool(throttled)
         or bool(warning),

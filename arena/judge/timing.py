@@ -76,7 +76,7 @@ def build(context: ScoringContext, worker: Worker, shapes: Iterable[Shape]) -> N
     worker.load(context.sampling.build_limit_s)
     for shape in shapes:
         first_call(context, worker, shape)
-    worker.freeze()
+    worker.set_aside()
 
 
 def check(context: ScoringContext, worker: Worker, shape: Shape, input_class: str) -> Errors:

@@ -74,6 +74,7 @@ class Worker:
         self._sandbox, self._channel, self._sequence = running, channel, 0
         self._cpu_at_freeze_ns: int | None = None
         self._total_limit_s, self._deadline_s = total_limit_s, math.inf
+        self._aside_s: float | None = None  # since when it waits its turn
         self.buffers: tuple[Buffer, Buffer] | None = None
         """Its inputs and outputs, mapped on both sides."""
         self.gate: Gate | None = None
@@ -103,9 +104,10 @@ class Worker:
         return time.monotonic() >= self._deadline_s or bool(self._watchdog.finding)
 
     def load(self, limit_s: float) -> None:
-        """Have the worker import the submission. From here on its time counts against its total limit."""
-        self._deadline_s = time.monotonic() + self._total_limit_s
-        self._set_due(self._deadline_s, self._total_text())
+        """Have the worker import the submission. From the first time on its time counts against its total limit."""
+        if not self.loaded:
+            self._deadline_s = time.monotonic() + self._total_limit_s
+            self._set_due(self._deadline_s, self._total_text())
         self.resume()
         self.order("load", limit_s=limit_s)
 
@@ -195,9 +197,15 @@ class Worker:
         self.buffers = None
 
     def finish(self, limit_s: float) -> bytes:
-        """Close the socket, let the process end by itself, and return its stdout: a profiler around it reports at the end."""
+        """Close the socket, let the process end by itself, and return its stdout: a profiler around it reports at the end.
+
+        Rejection where it does not end within the limit, or as one that was killed does: a report may then be anyone's.
+        """
         self._channel.orders.close()
-        self._status(limit_s)
+        status = self._status(limit_s)
+        if status != 0:
+            how = f"did not end in {limit_s:.4g} s" if status is None else f"ended with status {status}"
+            raise Rejection("crashed", f"The process running solution.py {how} when it was done")
         return self.stdout.text()
 
     def reject_stray_packets(self) -> None:
@@ -219,6 +227,12 @@ class Worker:
             with self._alive():
                 self._cpu_at_freeze_ns = self._sandbox.freeze()
 
+    def set_aside(self) -> None:
+        """Stop it until its next turn. What others take meanwhile does not count against its total limit."""
+        self.freeze()
+        self._aside_s = time.monotonic()
+        self._set_due(math.inf, "")
+
     def ran_ns(self) -> int:
         """CPU time its processes used since `freeze` or the last call of this; where it is not 0, freeze them again."""
         assert self._cpu_at_freeze_ns is not None, "not frozen"
@@ -230,6 +244,10 @@ class Worker:
 
     def resume(self) -> None:
         """Let the worker continue."""
+        if self._aside_s is not None:
+            self._deadline_s += time.monotonic() - self._aside_s
+            self._aside_s = None
+            self._set_due(self._deadline_s, self._total_text())
         self._cpu_at_freeze_ns = None
         with self._alive():
             self._sandbox.resume()

@@ -22,7 +22,7 @@ from arena import catalog, judge  # noqa: E402
 from arena.errors import JudgeError, SandboxError  # noqa: E402
 from arena.files import documents  # noqa: E402
 from arena.judge import worker_client  # noqa: E402
-from arena.judge.channel import Channel  # noqa: E402
+from arena.judge.channel import HEAD_BYTES, TAIL_BYTES, Channel, Log  # noqa: E402
 from arena.judge.device.memory import HostMemory  # noqa: E402
 from arena.judge.rejection import Rejection, refusal_under_way, shortage  # noqa: E402
 from arena.judge.sampling import CPU  # noqa: E402
@@ -123,6 +123,34 @@ def test_the_channel_reaches_a_worker_inside_a_profiler():
         assert worker.finish(30.0) == b"0 is how it ended\n"
 
 
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("last", "how"), [("os._exit(3)", "ended with status 3"), ("time.sleep(60)", "did not end in 1 s")], ids=["killed", "stays"]
+)
+def test_a_worker_that_does_not_end_by_itself_leaves_no_report(last, how):
+    with loaded(f"import atexit, os, time\n{HONEST}\natexit.register(lambda: {last})") as worker:
+        with pytest.raises(Rejection, match=how) as caught:
+            worker.finish(1.0 if "sleep" in last else 30.0)
+        assert caught.value.verdict == "crashed"
+
+
+def test_a_log_keeps_the_beginning_and_the_end_of_a_stream():
+    lines = b"".join(b"line %d\n" % number for number in range(2_000_000))
+    read_fd, write_fd = os.pipe()
+    with open(read_fd, "rb") as stream, open(write_fd, "wb") as writing:
+        log = Log(stream)
+        writing.write(lines)
+        writing.close()
+        kept = log.text()
+    assert log.last_line() == "line 1999999"
+    head, told, tail = kept[:HEAD_BYTES], kept[HEAD_BYTES:-TAIL_BYTES], kept[-TAIL_BYTES:]
+    assert lines.startswith(head) and lines.endswith(tail) and len(told) < 1 << 17
+    lost = int(told.partition(b"\n[")[2].partition(b" bytes")[0])
+    assert lost + len(kept) - len(b"\n[%d bytes are left out here]\n" % lost) == len(lines)
+    with Path(os.devnull).open("rb") as stream:
+        assert Log(stream).text() == b""
+
+
 # ------------------------------------------------------------------ limits
 
 
@@ -134,6 +162,30 @@ def loaded(source, **limits):
         worker.wait_until_ready(HostMemory())
         worker.load(60.0)
         yield worker
+
+
+@needs_sandbox
+def test_the_turns_of_others_are_no_time_of_a_worker():
+    """Of three slow workers the last waits for longer than it computes."""
+    with loaded(HONEST, total_limit_s=2.0) as worker:
+        worker.set_aside()
+        time.sleep(2.5)
+        worker.resume()
+        worker.order("trim", limit_s=5.0)
+        assert not worker.overdue
+        worker.load(5.0)  # as when its build is repeated
+        time.sleep(2.0)
+        assert worker.overdue, "a second load gives no new time"
+
+
+@needs_sandbox
+def test_a_worker_stopped_in_its_own_turn_has_no_more_time():
+    with pytest.raises(Rejection, match="One worker took longer than 2 s") as caught, loaded(HONEST, total_limit_s=2.0) as worker:
+        worker.freeze()
+        time.sleep(2.5)
+        worker.resume()
+        worker.order("trim", limit_s=5.0)
+    assert caught.value.verdict == "timed_out"
 
 
 @needs_sandbox

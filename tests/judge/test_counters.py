@@ -37,8 +37,8 @@ class Fake:
         if self.fails:
             raise self.fails
 
-    def freeze(self) -> None:
-        self.happened.append("freeze")
+    def set_aside(self) -> None:
+        self.happened.append("set aside")
 
     def begin_kill(self) -> None:
         self.happened.append("kill")
@@ -90,7 +90,7 @@ def test_it_builds_once_and_is_stopped(counters: Any) -> None:
     found = counters(worker)
     found.build(())
     found.build(())
-    assert worker.happened == ["ready", "count", "load", "freeze"]
+    assert worker.happened == ["ready", "count", "load", "set aside"]
     assert worker.counted == [None], "the mark alone, before the submission"
     found.begin_kill()
     assert worker.happened[-1] == "kill"
@@ -128,7 +128,7 @@ def test_one_that_lacked_memory_beside_others_may_build_again(counters: Any) -> 
     assert found.crowded
     found.restart()
     found.build(())
-    assert (found.crowded, second.happened) == (False, ["ready", "count", "load", "freeze"])
+    assert (found.crowded, second.happened) == (False, ["ready", "count", "load", "set aside"])
 
 
 def test_a_restart_ends_the_one_that_has_the_submission(counters: Any) -> None:
@@ -138,7 +138,7 @@ def test_a_restart_ends_the_one_that_has_the_submission(counters: Any) -> None:
     found.restart()
     assert first.happened[-1] == "end"
     found.build(())
-    assert second.happened == ["ready", "count", "load", "freeze"]
+    assert second.happened == ["ready", "count", "load", "set aside"]
 
 
 def profiled(worker: Any, shapes: Any, counters: kernels.Counters | None) -> tuple[Evidence, ...]:

@@ -58,8 +58,8 @@ class Worker:
             raise self.trim_fails
         self.room.together = None  # from here on one after the other
 
-    def freeze(self) -> None:
-        self.happened.append("freeze")
+    def set_aside(self) -> None:
+        self.happened.append("set aside")
 
     def begin_kill(self) -> None:
         self.happened.append("kill")
@@ -82,9 +82,9 @@ def test_memory_that_is_short_for_all_at_once_is_no_verdict(failure: Exception) 
     room = Room(1, failure)
     workers = [Worker(room) for _ in range(WORKERS)]
     reported, notes = built(workers)
-    assert reported == ["building", "building again, one after the other: memory was short for 3 of 3 workers at once"]
-    assert notes == ["builds were repeated, one after the other: memory was short for 3 of 3 workers at once"]
-    assert [worker.happened for worker in workers] == [["load", "trim", "freeze", "load", "freeze"]] * 3
+    assert reported == ["building", "building again, one after the other: 3 of 3 workers at once said that memory was short"]
+    assert notes == ["builds were repeated, one after the other: 3 of 3 workers at once said that memory was short"]
+    assert [worker.happened for worker in workers] == [["load", "trim", "set aside", "load", "set aside"]] * 3
 
 
 def test_memory_that_is_short_for_one_alone_is_the_first_verdict() -> None:
@@ -140,5 +140,5 @@ def test_the_counters_build_again_alone_too(crowded: bool) -> None:
     counters.build, counters.restart = build, lambda: happened.append("restart")
     room = Room(WORKERS, Rejection("crashed", LINE))
     _, notes = built([Worker(room) for _ in range(WORKERS)], counters=counters)
-    assert notes == ["the build of the counters' worker was repeated: memory was short"] * crowded
+    assert notes == ["the build of the counters' worker was repeated: it said that memory was short"] * crowded
     assert happened == (["build", "restart", "build"] if crowded else ["build"])

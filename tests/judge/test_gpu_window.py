@@ -1,5 +1,6 @@
 """A window on a GPU, step by step on a processor: what the judge queues, and what the worker launches for it."""
 
+import time
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -189,3 +190,19 @@ def test_a_window_of_one_call_is_on_the_chosen_set(state: Any, launch_mode: str)
         assert state.launched == [[chosen or 0], [chosen or 0], [0, 1, 2, 3]]
     state.map({"bytes": []}, [])
     assert (state.chosen, state.chains, state.graphs) == (0, {}, [])
+
+
+def test_a_window_that_never_ends_is_given_its_limit_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question whether the GPU reports an error is asked once, and its own wait comes out of the same limit."""
+    asked = []
+
+    def order(op: str, limit_s: float) -> None:
+        asked.append(op)
+        time.sleep(0.05)
+
+    worker: Any = SimpleNamespace(resume=lambda: None, order=order)
+    monkeypatch.setattr(gpu_window, "SILENT_S", 0.1)
+    began_s = time.monotonic()
+    with pytest.raises(Rejection, match=r"took longer than 0\.5 s on the GPU"):
+        gpu_window._wait(SimpleNamespace(query=lambda: False), worker, 0.5)  # type: ignore[arg-type]
+    assert asked == ["wait"] and time.monotonic() - began_s >= 0.5

@@ -199,6 +199,49 @@ def test_counters_belong_to_calls_by_their_marks(marks: int, read_bytes: tuple[i
     assert found[-1].note.startswith(note) and bool(found[-1].note) == bool(note)
 
 
+MARK = row(0, SPIN, evidence.READ, "1")
+COUNTED = [MARK, *(line for n in (1, 3) for line in (row(n, SPIN, evidence.READ, "1"), row(n + 1, "k", evidence.READ, "7")))]
+
+
+def test_what_the_submission_prints_before_the_report_is_no_part_of_it() -> None:
+    printed_first = '"a line in quotes"\n' + row(0, SPIN, evidence.READ, "1") + "\n"
+    assert [each.dram_read_bytes for each in evidence.counted(SHAPES, printed_first + printed(*COUNTED))] == [7, 7]
+
+
+def test_of_two_reports_none_counts() -> None:
+    """Which is the profiler's cannot be told: a process that outlives it may print the last one."""
+    found = evidence.counted(SHAPES, printed(*COUNTED) + printed(*COUNTED))
+    assert [(each.proof, each.dram_read_bytes) for each in found] == [("unproven", None)] * 2
+    assert {each.note for each in found} == {"2 reports of counters were printed, and one profiler prints one"}
+
+
+@pytest.mark.parametrize(
+    ("launches", "proofs", "hidden"),
+    [
+        ((3, 3), ("counters", "counters"), False),
+        ((3, 3), ("counters", "unproven"), True),
+        ((3, 3), ("unproven", "unproven"), True),
+        ((3, 400), ("counters", "unproven"), False),
+        ((3, 400), ("unproven", "unproven"), True),
+        ((400, 3), ("unproven", "unproven"), False),
+    ],
+    ids=[
+        "read",
+        "the last is missing",
+        "none",
+        "too many in the last",
+        "too many in the last, none read",
+        "too many in the first",
+    ],
+)
+def test_counters_are_hidden_where_too_many_kernels_are_no_reason(launches: Any, proofs: Any, hidden: bool) -> None:
+    found = tuple(
+        Evidence(shape={"N": 1}, kernels=(Kernel(name="k", launches=count),), proof=proof)
+        for count, proof in zip(launches, proofs, strict=True)
+    )
+    assert evidence.hidden(found) == hidden
+
+
 VENDOR = (
     "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT",
     "void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nn_align1>(cutlass_80_simt_sgemm_64x64_8x5_nn_align1::Params)",

@@ -12,6 +12,7 @@ from attack_table import HONEST, Entry, entry, honest
 from submission import ATTACKS, SHIPPED, submitted
 
 from arena import catalog, judge
+from arena.judge import kernels
 from arena.judge.sampling import GPU
 from arena.sandboxes import bwrap
 from arena.schema import Passed, VendorLibrary
@@ -31,7 +32,7 @@ SUBMISSIONS = [found for path in sorted((ATTACKS / "gpu").glob("*.py")) if (foun
 SUBMISSIONS += [found for found in honest("gpu") if found.path.parent == HONEST and found.problem.name == "paged_attention"]
 
 
-def scored(submission, latency=(), name="paged_attention", shapes=slice(1, None, 3)):
+def scored(submission, latency=(), name="paged_attention", shapes=slice(1, None, 3), *, counters=False):
     import torch
 
     problem = catalog.problem(name)
@@ -39,12 +40,16 @@ def scored(submission, latency=(), name="paged_attention", shapes=slice(1, None,
     problem = problem.model_copy(update={"shapes": {"gpu": problem.shapes["gpu"][shapes]}, "latency": {"gpu": latency}})
     problem = problem.model_copy(update={"absent_libraries": get_args(VendorLibrary)})
     hardware = catalog.hardware_of(torch.cuda.get_device_name())
-    return judge.score(submission, problem, hardware, digest="", sandbox=bwrap, sampling=QUICK)
+    return judge.score(submission, problem, hardware, digest="", sandbox=bwrap, sampling=replace(QUICK, counters=counters))
+
+
+def oracle_source():
+    return collect(SHIPPED, "oracle_gpu.py")
 
 
 @cache
 def oracle():
-    return scored(collect(SHIPPED, "oracle_gpu.py"))
+    return scored(oracle_source())
 
 
 @pytest.mark.parametrize("found", [*PAGED, *SUBMISSIONS], ids=lambda found: found.path.stem)
@@ -62,6 +67,21 @@ def test_verdict(found):
 def test_several_streams_cost_little(name):
     found = next(each for each in honest("gpu") if each.name == f"paged_attention/{name}")
     assert scored(found.submission()[0]).peak_fraction >= 0.97 * oracle().peak_fraction
+
+
+@pytest.mark.parametrize(
+    ("name", "proof"), [("", "counters"), ("cheat_drowns_its_counters", "counters"), ("cheat_forges_its_counters", "unproven")]
+)
+def test_counters_are_read_or_missed(name, proof):
+    """What a submission prints hides none. One that ends their profiler is marked for review."""
+    if isinstance(reason := kernels.counters_command(), str):
+        pytest.skip(reason)
+    found = [each for each in SUBMISSIONS if each.path.stem == name]
+    result = scored(found[0].submission()[0] if found else oracle_source(), counters=True)
+    assert isinstance(result, Passed), result.message
+    print(result.peak_fraction, [(each.proof, each.note) for each in result.evidence])
+    assert {each.proof for each in result.evidence} == {proof}
+    assert result.review_suggested or proof == "counters"
 
 
 WAITS_ON_SMALL_ONES = """

@@ -87,6 +87,16 @@ def test_a_slow_start_buys_no_short_windows():
 
 
 @needs_sandbox
+@pytest.mark.timing
+def test_a_start_that_is_slow_in_stages_buys_none_either():
+    many = {"min_windows": 9, "max_windows": 9}
+    honest, slow = (scored(source_of(CPU_ATTACKS / f"{name}.py"), **many) for name in ("honest", "slows_in_stages"))
+    assert slow.verdict == honest.verdict == "passed", (slow.message, honest.message)
+    assert slow.shapes[0].calls_per_window >= honest.shapes[0].calls_per_window
+    assert "calls were faster than when the judge chose 16" in slow.shapes[0].disturbed[0]
+
+
+@needs_sandbox
 @pytest.mark.parametrize("reasons", ["none", "unknown", "hardware slowdown, power brake"])
 def test_a_score_on_a_slowed_device_is_unsteady(reasons, monkeypatch, capsys):
     """Also where it was slowed down between the first look and the last only, and what was timed does not scatter."""
@@ -113,14 +123,16 @@ def test_a_score_on_a_slowed_device_is_unsteady(reasons, monkeypatch, capsys):
 
 
 def test_only_windows_of_half_the_calls_grow():
-    context: Any = SimpleNamespace(calls_that_fill=lambda shape, call_s: round(CPU.window_s / call_s))
+    context: Any = SimpleNamespace(
+        calls_that_fill=lambda shape, call_s: round(CPU.window_s / call_s), most_calls=lambda shape: CPU.max_calls
+    )
     overhead = Overhead(0.0)
     shapes = [judge_timing.ShapeTiming("call", 16, (16 * call_s,), (), overhead, {}) for call_s in (0.5e-3, 0.3e-3, 0.1e-3)]
     specs = [evaluation.WindowSpec("call", 16)] * 3
     # The second process does not time the last shape, which is not scored.
     results = [evaluation.ProcessResult(tuple(some), (), (1.0, 1.0)) for some in (shapes, shapes[:2])]
     found = evaluation._enlarged(context, (SHAPE,) * 3, specs, results)
-    assert [spec.calls for spec in found] == [16, 33, 100]
+    assert [spec.calls for spec in found] == [16, 1024, 1024], "as many as there can be: none is left for a second stage"
 
 
 @pytest.mark.parametrize(("launch_mode", "verified"), [("graph", 2), ("stream", 0)])
