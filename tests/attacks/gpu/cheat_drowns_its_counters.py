@@ -1,4 +1,5 @@
 # verdict: passed
+# follows: oracle_gpu
 # at most: honest
 # Behind an oracle: prints megabytes before the profiler prints the counters to the same stream.
 import atexit

@@ -1,4 +1,5 @@
 # verdict: passed
+# follows: oracle_gpu
 # at most: honest
 # Behind an oracle: ends the profiler that reads the counters, and prints counters of its own choice in its place.
 import atexit
