@@ -34,14 +34,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from arena import acceptable
+from arena import paths
 from arena.errors import ArenaError, DataError, UsageError
 from arena.files import documents
 from arena.files.text import render
-from arena.judge import forbidden, name_resolution, source_tree
 from arena.schema import Annotation, Cell, EndedSession, Problem, Profile, SweepPlace
 
-SOURCE_RULES = (acceptable, forbidden, name_resolution, source_tree)
+SOURCE_RULES = ("acceptable.py", "judge/forbidden.py", "judge/name_resolution.py", "judge/source_tree.py")
 """What a source is refused for. Every workspace has a copy, so that check.py tells the agent what a score would."""
 ROOM_BYTES = 8 << 20
 """Held on the disk from the start: half for solution.py and events, half for score.json and result.yaml. A disk that another
@@ -221,8 +220,8 @@ def fill_workspace(
     for name in ("check.py", "benchmark.py", *(("time_left.py",) if budget_s is not None else ())):
         shutil.copyfile(kit_folder / name, run.work / name)
     (run.work / "rules").mkdir()
-    for module in SOURCE_RULES:
-        source = Path(str(module.__file__))
+    for rules in SOURCE_RULES:
+        source = paths.PACKAGE / rules
         documents.write_text(run.work / "rules" / source.name, source.read_text().replace("from arena.judge.", "from rules."))
     facts = {"name", "title", "operator", "inputs", "outputs", "tolerance", "stress", "forbidden"}
     sizes = {

@@ -28,8 +28,6 @@ HARD = 8
 
 U = 2.0**-24
 """Half of what fp32 numbers just above 1 lie apart."""
-SHORT_BITS = 2.0 ** torch.arange(7, dtype=torch.float64)
-"""The numbers that `short` looks for have up to 6 bits behind the leading one."""
 TINY = 1e-300
 """Keeps 0 / 0 away: no error then gives 0, any error a huge number."""
 SMALLEST = 1.2e-38
@@ -125,29 +123,36 @@ def reference(x: Tensor) -> Tensor:
 
 
 def errors(outs: tuple[Tensor], refs: tuple[Tensor], inputs: Inputs) -> dict[str, float]:
-    """The worst of all rows and of all elements, as `mass` and `el` below; each is to be at most the limit of its name."""
-    return {"mass": float(mass(outs[0], refs[0]).max()), "el": float(el(outs[0], refs[0], inputs[0]).max())}
+    """The worst of all rows but one (`but_one`) and of all elements; each is to be at most the limit of its name."""
+    row_masses = but_one(mass(outs[0], refs[0]), outs[0])
+    return {"mass": float(row_masses.max()), "el": float(el(outs[0], refs[0], inputs[0]).max())}
 
 
 def mass(y: Tensor, p: Tensor) -> Tensor:
-    """(R): how far a row's sum is off 1, in units of U (0.01 + sqrt(sum p**2) + short).
+    """(R): how far a row's sum is off 1, in units of U (0.01 + sqrt(sum p**2)).
 
     An error of exp stands in the numerator and in the denominator alike and cancels. What is left is the error of the sum and
-    of the division, and the rounding of the single y, which averages out to about 0.3 U sqrt(sum p**2), or else is `short`.
+    of the division, and the rounding of the single y, which averages out to about 0.3 U sqrt(sum p**2) in all rows but a few.
     """
-    return (y.sum(-1, dtype=torch.float64) - 1).abs() / (U * (0.01 + p.norm(dim=-1) + short(p)))
+    return off(y) / (U * (0.01 + p.norm(dim=-1)))
 
 
-def short(p: Tensor) -> Tensor:
-    """(R): 0.75 / 2**b / (1 + d) for the b that makes it largest. Below 1e-5 but for about one row in a million.
+def off(y: Tensor) -> Tensor:
+    """(R): how far a row's sum is off 1."""
+    return (y.sum(-1, dtype=torch.float64) - 1).abs()
 
-    With S the sum of a row's exponentials, 1 / S lies d / 2**(24 + b) from a number of b bits behind the leading one, relative to
-    its power of two. Products of a 24-bit number and one so short end in one of 2**b ways. Then most exponentials divided by S
-    are rounded in the same direction, and the sum is off by up to 0.63 U / 2**b / (1 + d / 2), however exactly each is divided.
+
+def but_one(row_masses: Tensor, y: Tensor) -> Tensor:
+    """(R): the same with 0 for the largest, where there are several rows and that one is off by U or less.
+
+    Exponentials are multiplied by 1 / S, or by such a factor for part of a row. Where it lies within some 2**-24 of k / q,
+    products with it end in one of q ways. Most are then rounded in the same direction, and the sum is off by up to 0.63 U / q,
+    however exact each product is. That happens by chance, in one row of a million.
     """
-    bits = SHORT_BITS.to(p.device)
-    ends = torch.frexp(p.amax(-1, keepdim=True)).mantissa * 2 * bits  # the largest p is 1 / S
-    return (0.75 / bits / (1 + (ends - ends.round()).abs() * 2**24)).amax(-1)
+    row = row_masses.argmax()
+    if len(row_masses) > 1 and off(y[row]) <= U:
+        row_masses[row] = 0
+    return row_masses
 
 
 def el(y: Tensor, p: Tensor, x: Tensor) -> Tensor:
@@ -155,15 +160,15 @@ def el(y: Tensor, p: Tensor, x: Tensor) -> Tensor:
     U |x - max x|. Beyond 1e200 where x is -inf and y is not 0."""
     none = x == -torch.inf
     depth = (x.amax(-1, keepdim=True).double() - x).masked_fill_(none, 0)
-    off = (p - y).abs_().add_(~none, alpha=-SMALLEST).clamp_min_(0)
-    return off.div_(torch.addcmul(p, p, depth, value=0.375).mul_(U).clamp_min_(TINY))
+    apart = (p - y).abs_().add_(~none, alpha=-SMALLEST).clamp_min_(0)
+    return apart.div_(torch.addcmul(p, p, depth, value=0.375).mul_(U).clamp_min_(TINY))
 
 
 def worst(outs: tuple[Tensor], refs: tuple[Tensor], inputs: Inputs) -> str:
-    """The row whose sum is off most, and the element that is."""
+    """The row whose sum is off most, but for the one that may be, and the element that is."""
     (y,), (p,), (x,) = outs, refs, inputs
-    row, at = int(mass(y, p).argmax()), int(el(y, p, x).argmax())
+    row, at = int(but_one(mass(y, p), y).argmax()), int(el(y, p, x).argmax())
     r, i = divmod(at, x.shape[-1])
-    off = float(y[row].double().sum() - 1)
-    total = f"1 {'-' if off < 0 else '+'} {abs(off):.3g}"
+    apart = float(y[row].double().sum() - 1)
+    total = f"1 {'-' if apart < 0 else '+'} {abs(apart):.3g}"
     return f"row {row} sums to {total}; y[{r}, {i}] is {y[r, i]:.8g} and should be {p[r, i]:.8g}"

@@ -203,7 +203,7 @@ MARK = row(0, SPIN, evidence.READ, "1")
 COUNTED = [MARK, *(line for n in (1, 3) for line in (row(n, SPIN, evidence.READ, "1"), row(n + 1, "k", evidence.READ, "7")))]
 
 
-def test_what_the_submission_prints_before_the_report_is_no_part_of_it() -> None:
+def test_what_is_printed_before_the_report_is_no_part_of_it() -> None:
     printed_first = '"a line in quotes"\n' + row(0, SPIN, evidence.READ, "1") + "\n"
     assert [each.dram_read_bytes for each in evidence.counted(SHAPES, printed_first + printed(*COUNTED))] == [7, 7]
 
@@ -234,7 +234,7 @@ def test_of_two_reports_none_counts() -> None:
         "too many in the first",
     ],
 )
-def test_counters_are_hidden_where_too_many_kernels_are_no_reason(launches: Any, proofs: Any, hidden: bool) -> None:
+def test_counters_are_hidden_where_few_kernels_are_missing(launches: Any, proofs: Any, hidden: bool) -> None:
     found = tuple(
         Evidence(shape={"N": 1}, kernels=(Kernel(name="k", launches=count),), proof=proof)
         for count, proof in zip(launches, proofs, strict=True)

@@ -49,7 +49,7 @@ def test_every_thread_that_builds_uses_the_scores_gpu() -> None:
             built.add(threading.get_ident())
             together.wait()
 
-        def freeze(self) -> None:
+        def set_aside(self) -> None:
             pass
 
     workers: Any = [(Worker(), ()), (Worker(), ())]

@@ -20,7 +20,7 @@ from arena.submission import collect
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timing]
 
-QUICK = replace(GPU, processes=1, repeats=0, counters=False)
+QUICK = replace(GPU, processes=1, repeats=0, counters=False, first_call_limit_s=100.0)
 MARGIN = 1.02
 PAGED = [
     Entry(path.stem, path, catalog.problem("paged_attention"), SHIPPED.parent, "gpu")

@@ -146,16 +146,15 @@ def test_errors_counted_by_hand():
     y = p.float()
     assert errors(y, p, x) == {"mass": 0, "el": 0}
     y[0, 1] += 16 * u
-    # 1 / 4 is a power of two and 3 / 4 has one bit more: `short` is 3 / 4 and 3 / 8.
-    assert REFERENCE.mass(y, p).tolist() == pytest.approx([16 / (0.01 + 0.5 + 0.75), 0])
-    assert errors(y, p, x) == pytest.approx({"mass": 16 / 1.26, "el": 16 / 0.25}, rel=1e-6)
+    assert REFERENCE.mass(y, p).tolist() == pytest.approx([16 / (0.01 + 0.5), 0])
+    assert errors(y, p, x) == pytest.approx({"mass": 16 / 0.51, "el": 16 / 0.25}, rel=1e-6)
     # What one loses another gains: the sum is right, the elements are not.
     y[0, 2] -= 16 * u
     assert errors(y, p, x) == pytest.approx({"mass": 0, "el": 16 / 0.25}, rel=1e-6)
     y = p.float()
     y[1, 1] += 16 * u
     assert REFERENCE.el(y, p, x)[1].tolist() == pytest.approx([0, 16 / (0.25 * (1 + 0.375 * 8)), 0, 0], rel=1e-6)
-    assert REFERENCE.mass(y, p)[1] == pytest.approx(16 / (0.01 + math.sqrt(0.625) + 0.375))
+    assert REFERENCE.mass(y, p)[1] == pytest.approx(16 / (0.01 + math.sqrt(0.625)))
 
 
 def dividing_by(reciprocal, rows=32, size=16384):
@@ -166,26 +165,39 @@ def dividing_by(reciprocal, rows=32, size=16384):
     return x.float()
 
 
-@pytest.mark.parametrize("apart", [-3, -0.7, -0.2, 0.2, 0.7, 3])
-@pytest.mark.parametrize("number", [1, 1.5, 1.25, 1.625])
+@pytest.mark.parametrize("apart", [-0.4, -0.2, 0.2, 0.4])
+@pytest.mark.parametrize("number", [1, 1.5, 4 / 3], ids=["1", "3/2", "4/3"])
 def test_quotients_that_are_rounded_alike_are_no_fault(number, apart):
-    x = dividing_by(number / 512 * (1 + apart * 2.0**-24))
-    p = REFERENCE.reference(x)
-    # Exponentials of fp32 as near as can be: torch's own differ between processors, and so then does the sum.
+    """In one row, where they come by chance. A kernel with two such rows in an output sums in another way."""
+    alike = dividing_by(number / 512 * (1 + apart * 2.0**-24))
+    usual_rows = torch.randn(alike.shape, generator=torch.Generator().manual_seed(2))
+    _, worst = REFERENCE.mass(quotients(alike), REFERENCE.reference(alike)).topk(2)
+    for count in (1, 2):
+        x = torch.cat([alike[worst[:count]], usual_rows])
+        y, p = quotients(x), REFERENCE.reference(x)
+        single = REFERENCE.mass(y, p)
+        assert (single[:count] > FACTS.tolerance["mass"]).all() and (single[count:] < FACTS.tolerance["mass"] * 2 / 3).all()
+        assert IT.within(errors(y, p, x)) == (count == 1)
+        assert not IT.within(errors(y * (1 + 4e-7), p, x)), "and a sum that is off is found here, too"
+
+
+def quotients(x):
+    """Exponentials of fp32 as near as can be, divided by their sum. torch's own differ between processors."""
     numerators = torch.exp((x - x.amax(1, keepdim=True)).double()).float().double()
-    y = (numerators / numerators.sum(1, keepdim=True)).float()
-    assert IT.within(errors(y, p, x)) and errors(y, p, x)["mass"] < FACTS.tolerance["mass"] * 2 / 3
-    usual_unit = 0.01 + p.pow(2).sum(1).sqrt()
-    if abs(apart) < 0.5 and number in (1, 1.5):  # farther apart the quotients' directions nearly cancel out
-        assert ((y.double().sum(1) - 1).abs() > FACTS.tolerance["mass"] * U * usual_unit).any(), "what `short` is for"
-    assert not IT.within(errors(y * (1 + 4e-7), p, x)), "and a sum that is off is found here, too"
+    return (numerators / numerators.sum(1, keepdim=True)).float()
 
 
-def test_few_rows_have_a_short_reciprocal():
-    classes = REFERENCE.hard(4096, REFERENCE.STRESS, REFERENCE.generators(5, "cpu")[0])
-    p = REFERENCE.reference(make({"R": 4096, "V": 1000}, 5)[0])
-    short = REFERENCE.short(p)[usual(4096, classes)]
-    assert short.median() < 1e-5 and short.max() < 0.01
+def test_one_row_may_be_off_by_no_more_than_u():
+    x, p = drawn({"R": 32, "V": 1000}, "sigma4", 1)
+    y = p.float()
+    for units, within in ((0.9, True), (1.1, False)):
+        most = y.argmax(1)[3]
+        off = y.clone().double()
+        off[3, most] += units * U - (off[3].sum() - 1)
+        assert float(errors(off, p, x)["mass"]) < FACTS.tolerance["mass"] or not within
+        assert (REFERENCE.mass(off, p)[3] == errors(off, p, x)["mass"]) != within
+    row, one = x[3:4], p[3:4]
+    assert errors(off[3:4], one, row)["mass"] == REFERENCE.mass(off, p)[3], "a single row has none beside it"
 
 
 def test_tiny_numbers_may_be_zero_unless_a_logit_is_minus_inf():
@@ -199,10 +211,10 @@ def test_tiny_numbers_may_be_zero_unless_a_logit_is_minus_inf():
 
 
 def test_the_prompt_states_the_tolerance_that_is_measured():
-    """2**-24 (0.0325 + 3.25 sqrt(sum p**2) + 3.25 short), and 2**-24 p (8 + 3 |x - max|) + 1.2e-38."""
+    """2**-24 (0.0325 + 3.25 sqrt(sum p**2)), and 2**-24 p (8 + 3 |x - max|) + 1.2e-38."""
     x, p = drawn(SHAPES[-1], "sigma4", 1)
     y = p.float() + (torch.rand(p.shape, generator=torch.Generator().manual_seed(1)) - 0.5) * 2e-6 * p.float()
-    allowed = 2**-24 * (0.0325 + 3.25 * p.pow(2).sum(1).sqrt() + 3.25 * REFERENCE.short(p))
+    allowed = 2**-24 * (0.0325 + 3.25 * p.pow(2).sum(1).sqrt())
     assert torch.equal(REFERENCE.mass(y, p) <= FACTS.tolerance["mass"], (y.double().sum(1) - 1).abs() <= allowed)
     depth = x.amax(1, keepdim=True).double() - x
     single = 2**-24 * p * (8 + 3 * depth) + 1.2e-38
@@ -210,7 +222,7 @@ def test_the_prompt_states_the_tolerance_that_is_measured():
     assert torch.equal(inside, (y.double() - p).abs() <= single) and inside.any() and not inside.all()
     template = paths.problems() / "kit" / "prompt.md.j2"
     prompt = render(template, problem=FACTS, profile="cpu", shapes=PUBLIC, machine="a machine", budget=None)
-    assert "at most 3.25 * u * (0.01 + sqrt(sum of p**2)), and more in the rare rows" in prompt
+    assert "for every row but one, |sum of y - 1| is at most 3.25 * u * (0.01 + sqrt(sum of p**2)), and for that one" in prompt
     assert "at most 8 * u * p * (1 + 0.375 * |x - max of the row|) + 1.2e-38" in prompt
     assert "no double precision" in prompt and "norm of e" not in prompt
     assert "def solution(x, y):\n    ...  # writes y, returns None\n" in prompt

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 ARENA = ROOT / "arena"
 LAYERS = [
-    {"errors", "paths"},
+    {"errors", "paths", "acceptable"},
     {"submission", "schema"},
     {"system", "files"},
     {"catalog", "results"},
