@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections import deque
 from contextlib import suppress
 from typing import BinaryIO
 
 HEAD_BYTES, TAIL_BYTES = 1 << 20, 4 << 20
-"""How much the judge keeps of the beginning and of the end of each of the worker's streams. It reads and drops what lies between,
+"""How much the judge keeps of the beginning, and at least of the end, of each of the worker's streams. It reads and drops the rest,
 so that the worker never blocks."""
 
 
@@ -19,8 +18,7 @@ class Log:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._lock = threading.Lock()
-        self._head, self._tail = bytearray(), deque[bytes]()
-        self._tail_bytes = self._lost_bytes = 0
+        self._head, self._tail, self._lost_bytes = bytearray(), bytearray(), 0
         self._fd = os.dup(stream.fileno())  # a copy: the sandbox closes its own when it ends
         self._thread = threading.Thread(target=self._drain, daemon=True)
         self._thread.start()
@@ -35,13 +33,10 @@ class Log:
     def _keep(self, chunk: bytes) -> None:
         room = HEAD_BYTES - len(self._head)
         self._head += chunk[:room]
-        if rest := chunk[room:]:
-            self._tail.append(rest)
-            self._tail_bytes += len(rest)
-            while self._tail_bytes - len(self._tail[0]) >= TAIL_BYTES:
-                dropped = len(self._tail.popleft())
-                self._tail_bytes -= dropped
-                self._lost_bytes += dropped
+        self._tail += chunk[room:]
+        if len(self._tail) >= 2 * TAIL_BYTES:  # not at every chunk: what stays is moved
+            self._lost_bytes += len(self._tail) - TAIL_BYTES
+            del self._tail[:-TAIL_BYTES]
 
     def last_line(self) -> str:
         """The last line that is not blank, made safe to print."""
@@ -56,7 +51,7 @@ class Log:
     def _kept(self) -> bytes:
         with self._lock:
             lost = f"\n[{self._lost_bytes} bytes are left out here]\n".encode() if self._lost_bytes else b""
-            return bytes(self._head) + lost + b"".join(self._tail)
+            return bytes(self._head) + lost + self._tail
 
 
 class Channel:
