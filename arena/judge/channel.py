@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import BinaryIO
 
 HEAD_BYTES, TAIL_BYTES = 1 << 20, 4 << 20
-"""How much the judge keeps of the beginning, and at least of the end, of each of the worker's streams. It reads and drops the rest,
-so that the worker never blocks."""
+"""How much the judge keeps of the beginning, and at least of the end, of each of the worker's streams. It reads and drops what
+lies between, so that the worker never blocks."""
 
 
 class Log:
