@@ -140,8 +140,8 @@ def judge_run(
             catalog.problem(cell.problem), catalog.hardware(cell.hardware), number, backend(manifest["sandbox"]), sampling
         )
         with hold(bench.hardware, frozenset({bench.gpu})):
-            if not _left_dying(run):  # else the score itself says what they prevent
-                judge.preflight(bench.hardware, bench.gpu)
+            # Beside processes of the session that never die the score itself says what they prevent.
+            judge.preflight(bench.hardware, bench.gpu, shared=_left_dying(run))
             annotation = _judge(bench, cell, ended, submission, run, report, beside)
     render()
     return annotation
@@ -253,6 +253,7 @@ def _score(
     """The judge is given the submission and nothing of the session."""
     if folder.score.exists() and (kept := documents.read_json(folder.score, SCORE)).verdict != "judge_failed":
         return kept  # arena was killed between score and commit: no score is drawn again
+    beside_dying = _left_dying(folder)
     if submission is None:
         score: Score = judge.missing(reason, bench.problem, bench.hardware, digest)
     else:
@@ -267,7 +268,8 @@ def _score(
             logs=folder.folder / "judge",
             gpu=bench.gpu,
         )
-    score = _charged(score, folder)
+    if beside_dying:
+        score = _charged(score)
     if beside and score.verdict != "missing":
         score = score.model_copy(update={"environment": {**score.environment, "beside": beside}})
     folder.free_room()  # the logs of the judge's workers have no part in it
@@ -275,9 +277,9 @@ def _score(
     return score
 
 
-def _charged(score: Score, folder: RunFolder) -> Score:
-    """The score; but where the judge failed beside processes of the session that do not end, a verdict that counts."""
-    if score.verdict != "judge_failed" or not _left_dying(folder):
+def _charged(score: Score) -> Score:
+    """The score that was taken beside processes of the session that do not end: where the judge failed, a verdict that counts."""
+    if score.verdict != "judge_failed":
         return score
     text = "processes of the session did not end after their kill, and beside them nothing could be scored"
     return Rejected(**{**dict(score), "verdict": "timed_out", "message": f"{text}: {score.message}"})
@@ -286,7 +288,8 @@ def _charged(score: Score, folder: RunFolder) -> Score:
 def _left_dying(folder: RunFolder) -> bool:
     """Whether processes of the session that `await_end` left behind are still there."""
     events = run_folder.read_events(folder)
-    return any(tempdirs.alive(name) for event in events if event["kind"] == "left_dying" for name in event.get("processes", ()))
+    left = [name for event in events if event["kind"] == "left_dying" for name in event.get("processes", ())]
+    return not all(map(tempdirs.ended, left))
 
 
 def _record(submission: Submission | None) -> SubmissionRecord | None:

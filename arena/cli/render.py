@@ -63,7 +63,7 @@ def show_score(score: Score) -> None:
         if score.review_suggested:
             tell(
                 "Review it before you cite it: a shape is unsteady, above 0.95 of its ceiling or was retimed more than once, the "
-                "device did not keep its speed, no kernel was seen or its counters are missing, or it holds much of a known kernel."
+                "device did not keep its speed, kernels or counters are missing, or it holds much of a well-known kernel."
             )
     spent = score.timings
     parts = {"build": spent.build_s, "check": spent.check_s, "benchmark": spent.benchmark_s, "evidence": spent.evidence_s}

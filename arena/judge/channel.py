@@ -18,7 +18,9 @@ class Log:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._lock = threading.Lock()
-        self._head, self._tail, self._lost_bytes = bytearray(), bytearray(), 0
+        self._head, self._tail = bytearray(), bytearray()
+        self.lost_bytes = 0
+        """Read and not kept."""
         self._fd = os.dup(stream.fileno())  # a copy: the sandbox closes its own when it ends
         self._thread = threading.Thread(target=self._drain, daemon=True)
         self._thread.start()
@@ -35,7 +37,7 @@ class Log:
         self._head += chunk[:room]
         self._tail += chunk[room:]
         if len(self._tail) >= 2 * TAIL_BYTES:  # not at every chunk: what stays is moved
-            self._lost_bytes += len(self._tail) - TAIL_BYTES
+            self.lost_bytes += len(self._tail) - TAIL_BYTES
             del self._tail[:-TAIL_BYTES]
 
     def last_line(self) -> str:
@@ -50,7 +52,7 @@ class Log:
 
     def _kept(self) -> bytes:
         with self._lock:
-            lost = f"\n[{self._lost_bytes} bytes are left out here]\n".encode() if self._lost_bytes else b""
+            lost = f"\n[{self.lost_bytes} bytes are left out here]\n".encode() if self.lost_bytes else b""
             return bytes(self._head) + lost + self._tail
 
 

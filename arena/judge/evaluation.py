@@ -118,8 +118,9 @@ def run(
             report(f"timing again, {why}")
             if counters:
                 counters.restart()
-            _settled_gb_s(anchor)  # the driver may be taking back the memory of those that ended
             try:
+                # The driver may be taking back the memory of those that ended.
+                _settled_gb_s(anchor, _usual_gb_s(context, results))
                 with ExitStack() as stack:
                     workers, overheads = building.built(context, start, stack, shapes_by_process, counters, report)
                     return _time_all(

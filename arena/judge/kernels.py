@@ -53,6 +53,10 @@ QUERY_LIMIT_S = 60.0
 LINE_CHARACTERS = 20_000
 FAILURES = (Rejection, ArenaError, OSError, RuntimeError, MemoryError)
 """What may end the counters' worker. torch raises RuntimeError when memory is short."""
+REPORT = '"ID",'
+"""What the first line of ncu's CSV begins with, which names the columns."""
+LEAST_KERNEL_S = 0.5e-6
+"""No kernel among others takes less."""
 MOST_COUNTED = 1e18
 """No counter of one kernel comes near this amount."""
 
@@ -211,7 +215,7 @@ def counters(context: ScoringContext, start: Callable[..., AbstractContextManage
 def counted(found: tuple[Evidence, ...], text: str) -> tuple[Evidence, ...]:
     """`found` with the counters that a profiler printed. The first call there is the mark alone, from before the load."""
     calls = read_counters(text)[1:]
-    if (reports := sum(map(_begins_report, text.splitlines()))) > 1:
+    if (reports := text.count(REPORT)) > 1:
         return with_note(found, f"{reports} reports of counters were printed, and one profiler prints one")
     if len(calls) > len(found):
         return with_note(found, f"the counters show {len(calls)} calls where {len(found)} were made: {AMBIGUOUS}")
@@ -225,11 +229,14 @@ def counted(found: tuple[Evidence, ...], text: str) -> tuple[Evidence, ...]:
     return (*proven, *found[len(proven) :])
 
 
-def hidden(found: Sequence[Evidence]) -> bool:
-    """Whether the counters of some call are missing though the calls up to it launched fewer kernels than are counted."""
+def hidden(found: Sequence[Evidence], calls_s: Sequence[float]) -> bool:
+    """Whether the counters of some call are missing though the calls up to it launch fewer kernels than are counted.
+
+    `calls_s` are the calls' times. The submission's process may falsify its launches, and they fit into those at most.
+    """
     launched = 1  # the mark before the load
-    for evidence in found:
-        launched += 1 + sum(kernel.launches for kernel in evidence.kernels)
+    for evidence, call_s in zip(found, calls_s, strict=True):
+        launched += 1 + min(sum(kernel.launches for kernel in evidence.kernels), int(call_s / LEAST_KERNEL_S))
         if evidence.proof != "counters" and launched < MOST_KERNELS:
             return True
     return False
@@ -332,16 +339,11 @@ def read_counters(text: str) -> list[Call]:
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
-    lines = dropwhile(lambda line: not _begins_report(line), text.splitlines())
+    lines = dropwhile(lambda line: not line.startswith(REPORT), text.splitlines())
     try:
         yield from csv.DictReader(line for line in lines if line.startswith('"') and len(line) <= LINE_CHARACTERS)
     except csv.Error:  # the submission prints to the same stream
         return
-
-
-def _begins_report(line: str) -> bool:
-    """Whether ncu's CSV begins with this line, which names its columns."""
-    return line.startswith('"ID",')
 
 
 def _add(call: Call, metric: str, value: str) -> None:

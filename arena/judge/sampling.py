@@ -68,7 +68,7 @@ class Sampling:
     call_limit_s: float = 60.0
     """For any later window."""
     total_limit_s: float = 3600.0
-    """For all that one worker does."""
+    """For all that one worker does in its own turns."""
 
     def margin_s(self, alone_s: float, launch_mode: LaunchMode) -> float:
         """What is taken off a call alone before it counts, in seconds.

@@ -100,7 +100,6 @@ def score(
                 anchor, profile = partial(_watched, device, throttled), hardware.profile
                 processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)
                 evidence = processes[-1].evidence
-                counters_hidden = counters is not None and counters.available and kernels.hidden(evidence)
                 _reject_excluded(problem, evidence)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             if throttled:
@@ -111,6 +110,8 @@ def score(
             ]
             scored = len(problem.shapes[hardware.profile])
             shapes = tuple(ShapeScore(**dict(each), peak_fraction=each.ceiling_s / each.measured_s) for each in timed[:scored])
+        calls_s = [shape.measured_s for shape in shapes]
+        counters_hidden = counters is not None and counters.available and bool(evidence) and kernels.hidden(evidence, calls_s)
         environment |= _busy(loads | {"after": load.look()})
     except Rejection as rejection:
         return _rejected(rejection, notes, timings=stopwatch.timings(), environment=environment, **common)

@@ -199,14 +199,18 @@ class Worker:
     def finish(self, limit_s: float) -> bytes:
         """Close the socket, let the process end by itself, and return its stdout: a profiler around it reports at the end.
 
-        Rejection where it does not end within the limit or is killed: the report may then be anyone's.
+        Rejection where it does not end within the limit, is killed, or more was printed than is kept: the report may then be
+        anyone's.
         """
         self._channel.orders.close()
         status = self._status(limit_s)
         if status is None or status > 128:
             how = f"did not end in {limit_s:.4g} s" if status is None else f"was ended by signal {status - 128}"
             raise Rejection("crashed", f"The process running solution.py {how} when it was done")
-        return self.stdout.text()
+        text = self.stdout.text()
+        if self.stdout.lost_bytes:
+            raise Rejection("crashed", "The process running solution.py printed too much")
+        return text
 
     def reject_stray_packets(self) -> None:
         """Reject a worker that has sent a message without an order."""

@@ -47,8 +47,13 @@ def abandoned() -> Iterator[Path]:
 def owner(pid: int | None = None) -> str:
     """A name that no other process of this machine ever has: pid namespace, pid and start time; of this process by default."""
     number = os.getpid() if pid is None else pid
-    started = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19]
+    started = _after_its_name(number)[19]
     return f"{Path('/proc/self/ns/pid').stat().st_ino}-{number}-{started}"
+
+
+def _after_its_name(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat from the state on. The name before them may hold any bytes."""
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
 
 
 def alive(name: str) -> bool:
@@ -60,6 +65,19 @@ def alive(name: str) -> bool:
         return owner(int(pid)) == name
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def ended(name: str) -> bool:
+    """Whether the process that `owner` named so has ended, as a zombie has. One of another pid namespace counts as ended."""
+    space, pid, _ = name.split("-")
+    return space != owner().split("-")[0] or not alive(name) or _state(int(pid)) in ("Z", "X", "")
+
+
+def _state(pid: int) -> str:
+    try:
+        return _after_its_name(pid)[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 _removals: dict[Path, threading.Thread] = {}

@@ -28,11 +28,12 @@ from arena.agents.supervisor import Progress
 from arena.errors import DataError, SandboxError, UsageError
 from arena.results import run_folder
 from arena.results.run_folder import RunFolder
-from arena.run_cell import _charged, await_end
+from arena.run_cell import _charged, _left_dying, await_end
 from arena.sandboxes import RunningSandbox, SandboxSpec, bwrap
 from arena.sandboxes.running import SandboxHandle, await_dying
 from arena.schema import JudgeFailed, Model, Timings
 from arena.submission import NoSubmission, collect
+from arena.system import tempdirs
 
 pytestmark = needs_sandbox
 
@@ -588,9 +589,26 @@ def test_a_score_waits_for_a_slow_death(limit_s: float, events: list[str], run: 
             running.close()
         await_end(run, said.append, limit_s)
         await_dying(0.0)
-        charged = [_charged(score, run).verdict for score in (FAILED, FAILED.model_copy(update={"verdict": "missing"}))]
-        assert charged == ["timed_out" if events else "judge_failed", "missing"]
+        assert _left_dying(run) == bool(events)
         command.until(lambda: not Path(f"/proc/{running.pid}").exists(), "its end", limit_s=60)
-    assert _charged(FAILED, run) is FAILED, "the machine's own failure, now that they have ended"
+    assert not _left_dying(run), "a failure of the judge is the machine's own, now that they have ended"
     assert [progress.phase for progress in said] == ["dying"]
     assert [entry["kind"] for entry in run_folder.read_events(run)][1:] == events
+    missing = FAILED.model_copy(update={"verdict": "missing"})
+    assert [_charged(score).verdict for score in (FAILED, missing)] == ["timed_out", "missing"]
+
+
+def test_undying_processes_are_named_whatever_they_call_themselves(run: RunFolder) -> None:
+    """Their names are the agent's. One of another machine, or a zombie, holds nothing of this one."""
+    program = 'import ctypes, time; ctypes.CDLL(None).prctl(15, b"\\xff\\xfe) Z"); print(1, flush=True); time.sleep(60)'
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        names = [tempdirs.owner(child.pid), "1-2-3"]
+        run.event("left_dying", message="", processes=names)
+        assert [tempdirs.ended(name) for name in names] == [False, True]
+        assert _left_dying(run)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert tempdirs.alive(names[0]) and tempdirs.ended(names[0]), "a zombie"
+        assert not _left_dying(run)

@@ -126,8 +126,12 @@ def test_the_channel_reaches_a_worker_inside_a_profiler():
 @needs_sandbox
 @pytest.mark.parametrize(
     ("last", "how"),
-    [("os.kill(os.getpid(), 9)", "was ended by signal 9"), ("time.sleep(60)", "did not end in 1 s")],
-    ids=["killed", "stays"],
+    [
+        ("os.kill(os.getpid(), 9)", "was ended by signal 9"),
+        ("time.sleep(60)", "did not end in 1 s"),
+        ("os.write(1, b'x' * (20 << 20))", "printed too much"),
+    ],
+    ids=["killed", "stays", "floods"],
 )
 def test_a_worker_that_does_not_end_by_itself_leaves_no_report(last, how):
     with loaded(f"import atexit, os, time\n{HONEST}\natexit.register(lambda: {last})") as worker:
@@ -170,13 +174,14 @@ def loaded(source, **limits):
 def test_the_turns_of_others_are_no_time_of_a_worker():
     """Of three slow workers the last waits for longer than it computes."""
     with loaded(HONEST, total_limit_s=2.0) as worker:
+        time.sleep(1.0)
         worker.set_aside()
         time.sleep(2.5)
         worker.resume()
         worker.order("trim", limit_s=5.0)
         assert not worker.overdue
         worker.load(5.0)  # as when its build is repeated
-        time.sleep(2.0)
+        time.sleep(1.2)
         assert worker.overdue, "a second load gives no new time"
 
 

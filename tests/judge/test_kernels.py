@@ -215,23 +215,22 @@ def test_of_two_reports_none_counts() -> None:
     assert {each.note for each in found} == {"2 reports of counters were printed, and one profiler prints one"}
 
 
+def test_the_beginning_of_a_report_counts_anywhere_in_a_line() -> None:
+    forged = printed(*COUNTED).replace('"7"', '"1000000"')
+    found = evidence.counted(SHAPES, forged + "x" + "\n".join([HEAD, *COUNTED, ""]))
+    assert {each.proof for each in found} == {"unproven"}
+
+
 @pytest.mark.parametrize(
     ("launches", "proofs", "hidden"),
     [
         ((3, 3), ("counters", "counters"), False),
+        ((90_000, 3), ("unproven", "unproven"), True),
         ((3, 3), ("counters", "unproven"), True),
         ((3, 3), ("unproven", "unproven"), True),
         ((3, 400), ("counters", "unproven"), False),
         ((3, 400), ("unproven", "unproven"), True),
         ((400, 3), ("unproven", "unproven"), False),
-    ],
-    ids=[
-        "read",
-        "the last is missing",
-        "none",
-        "too many in the last",
-        "too many in the last, none read",
-        "too many in the first",
     ],
 )
 def test_counters_are_hidden_where_few_kernels_are_missing(launches: Any, proofs: Any, hidden: bool) -> None:
@@ -239,7 +238,7 @@ def test_counters_are_hidden_where_few_kernels_are_missing(launches: Any, proofs
         Evidence(shape={"N": 1}, kernels=(Kernel(name="k", launches=count),), proof=proof)
         for count, proof in zip(launches, proofs, strict=True)
     )
-    assert evidence.hidden(found) == hidden
+    assert evidence.hidden(found, [1e-3 if launches[0] < 1000 else 100e-6, 1e-3]) == hidden
 
 
 VENDOR = (
