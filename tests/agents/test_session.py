@@ -598,7 +598,7 @@ def test_a_score_waits_for_a_slow_death(limit_s: float, events: list[str], run: 
     assert [_charged(score).verdict for score in (FAILED, missing)] == ["timed_out", "missing"]
 
 
-def test_undying_processes_are_named_whatever_they_call_themselves(run: RunFolder) -> None:
+def test_undying_processes_may_have_names_of_any_bytes(run: RunFolder) -> None:
     """Their names are the agent's. One of another machine, or a zombie, holds nothing of this one."""
     program = 'import ctypes, time; ctypes.CDLL(None).prctl(15, b"\\xff\\xfe) Z"); print(1, flush=True); time.sleep(60)'
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
