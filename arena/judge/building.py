@@ -96,12 +96,12 @@ def build(context: ScoringContext, to_build: list[Job], counters: kernels.Counte
                     failed.append((job, failure))
             _await_counters(counters, counting)
             if failed:
-                short = f"{len(failed)} of {len(to_build)} workers at once said that memory was short"
+                short = f"{len(failed)} of {len(to_build)} workers at once reported that memory was short"
                 report(f"building again, one after the other: {short}")
                 context.notes.append(f"builds were repeated, one after the other: {short}")
                 _build_alone(context, failed)
             if counters and counters.crowded:
-                context.notes.append("the build of the counters' worker was repeated: it said that memory was short")
+                context.notes.append("the build of the counters' worker was repeated: it reported that memory was short")
                 counters.restart()
                 _await_counters(counters, pool.submit(counters.build, context.problem.shapes["gpu"]))
         except BaseException:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now

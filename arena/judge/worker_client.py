@@ -209,7 +209,7 @@ class Worker:
             raise Rejection("crashed", f"The process running solution.py {how} when it was done")
         text = self.stdout.text()
         if self.stdout.lost_bytes:
-            raise Rejection("crashed", "The process running solution.py printed too much")
+            raise Rejection("crashed", "The process running solution.py printed more text than is kept")
         return text
 
     def reject_stray_packets(self) -> None:

@@ -129,7 +129,7 @@ def test_the_channel_reaches_a_worker_inside_a_profiler():
     [
         ("os.kill(os.getpid(), 9)", "was ended by signal 9"),
         ("time.sleep(60)", "did not end in 1 s"),
-        ("os.write(1, b'x' * (20 << 20))", "printed too much"),
+        ("os.write(1, b'x' * (20 << 20))", "printed more text than is kept"),
     ],
     ids=["killed", "stays", "floods"],
 )

@@ -82,8 +82,8 @@ def test_memory_that_is_short_for_all_at_once_is_no_verdict(failure: Exception) 
     room = Room(1, failure)
     workers = [Worker(room) for _ in range(WORKERS)]
     reported, notes = built(workers)
-    assert reported == ["building", "building again, one after the other: 3 of 3 workers at once said that memory was short"]
-    assert notes == ["builds were repeated, one after the other: 3 of 3 workers at once said that memory was short"]
+    assert reported == ["building", "building again, one after the other: 3 of 3 workers at once reported that memory was short"]
+    assert notes == ["builds were repeated, one after the other: 3 of 3 workers at once reported that memory was short"]
     assert [worker.happened for worker in workers] == [["load", "trim", "set aside", "load", "set aside"]] * 3
 
 
@@ -140,5 +140,5 @@ def test_the_counters_build_again_alone_too(crowded: bool) -> None:
     counters.build, counters.restart = build, lambda: happened.append("restart")
     room = Room(WORKERS, Rejection("crashed", LINE))
     _, notes = built([Worker(room) for _ in range(WORKERS)], counters=counters)
-    assert notes == ["the build of the counters' worker was repeated: it said that memory was short"] * crowded
+    assert notes == ["the build of the counters' worker was repeated: it reported that memory was short"] * crowded
     assert happened == (["build", "restart", "build"] if crowded else ["build"])
