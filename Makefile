@@ -1,7 +1,7 @@
 # make demo            one run of the built-in oracle, from nothing to a score and its pages; results go to .cache/demo
 # make demo-site       built-in agents on every problem on the CPU, timed in brief, and their pages: .cache/demonstration/site
-# make test            lint, types and tests        make check   the same without tests that read a clock, before each commit
-# make test-slow       tests of more than ten seconds each, with Ray, which it installs
+# make test            lint, types and quick tests  make check   the same without tests that read a clock, before each commit
+# make test-slow       tests of two seconds and more each, with Ray, which it installs
 # make test-cli        the nine agent CLIs (3 GB from npm and PyPI) against a stub of their providers
 # make test-site       the pages in Chromium
 # make test-inspect    logs for Inspect, and the problems as its tasks, with inspect-ai, which it installs

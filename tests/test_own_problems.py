@@ -102,6 +102,7 @@ def test_a_sandbox_that_would_show_it_does_not_start(folder, sandbox):
         pass
 
 
+@pytest.mark.slow
 def test_every_command_takes_the_folder(shared: Arena, folder, monkeypatch):
     monkeypatch.delenv("ARENA_PROBLEMS")
     assert "mine_topk" in shared("--problems", str(folder), "list", "problems", "--json").out

@@ -83,6 +83,7 @@ def source(request, tmp_path) -> Path:
     return shutil.copytree(request.config.rootpath, tmp_path / "source", ignore=kept)
 
 
+@pytest.mark.slow
 def test_plain_install_finds_its_data(request, source, tmp_path, expected):
     root, site, cwd = Path(request.config.rootpath), tmp_path / "site", tmp_path / "elsewhere"
     cwd.mkdir()

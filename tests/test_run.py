@@ -82,6 +82,7 @@ def test_nop_and_all_that_a_run_leaves(arena: Arena) -> None:
     assert f"annotation  {arena.home}/annotations/{annotation['run_id']}.yaml" in done.err
 
 
+@pytest.mark.slow
 def test_trials_are_runs_of_one_cell(arena: Arena) -> None:
     done = arena(*RUN, "--model", "nop", "--trials", "2", "--json")
     first, second = json.loads(done.out)
@@ -97,6 +98,7 @@ def test_trials_are_runs_of_one_cell(arena: Arena) -> None:
     assert (entry["passed"], entry["counted"], entry["outcomes"]) == (0, 2, {"missing": 2})
 
 
+@pytest.mark.slow
 def test_an_empty_account_stops_the_other_trials(arena: Arena, tmp_path: Path) -> None:
     with started(tmp_path / "stub.jsonl", "--mode", "no_credit") as stub:
         env = asking(arena, stub)
@@ -113,6 +115,7 @@ def test_an_empty_account_stops_the_other_trials(arena: Arena, tmp_path: Path) -
     assert entry["counted"] == 0
 
 
+@pytest.mark.slow
 def test_an_open_network_is_marked_everywhere(arena: Arena) -> None:
     done = arena(*RUN, "--model", "nop", "--network", "open", "--json")
     assert "unsealed: the agent had this machine's network" in done.err
@@ -125,6 +128,7 @@ def test_an_open_network_is_marked_everywhere(arena: Arena) -> None:
     assert rows == ["| builtin · nop", "| builtin · nop · **unsealed**"]
 
 
+@pytest.mark.slow
 def test_a_cheat_and_its_replay(arena: Arena) -> None:
     [cheat] = arena.json(*RUN, "--model", "cheat/exit_zero")
     [replay] = arena.json(*RUN, "--model", f"replay/{cheat['run_id']}")
@@ -171,6 +175,7 @@ def stored(arena: Arena, *writes: tuple[float, str]) -> str:
     return run.name
 
 
+@pytest.mark.slow
 def test_solution_at_the_budgets_end_is_scored(arena: Arena) -> None:
     run = stored(arena, (5, DOES_NOT_PARSE), (300, "late = 1\n"))
     [annotation] = arena.json(*RUN, "--model", f"replay/{run}", "--budget", "2s")
@@ -182,6 +187,7 @@ def test_solution_at_the_budgets_end_is_scored(arena: Arena) -> None:
     assert (arena.runs[-1] / "solution.py").read_text() == DOES_NOT_PARSE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["0", "0s", "-5m", "3d", "soon", "", "1e3", "nan"])
 def test_budgets_of_zero_are_refused(text: str, arena: Arena) -> None:
     assert "45m, 90s or 1.5h" in arena.refused(*RUN, f"--budget={text}")
@@ -191,6 +197,7 @@ def test_budgets_of_zero_are_refused(text: str, arena: Arena) -> None:
 EFFORT = ("python", "-c", "import json, sys; print(json.dumps({'type': 'end', 'text': sys.argv[1]}))", "{effort}")
 
 
+@pytest.mark.slow
 def test_effort_replaces_the_models_own(arena: Arena) -> None:
     model = arena.harness("thinker", *EFFORT, models={"thinker-model": {"effort": "low"}})
     low, high = (arena.json(*RUN, "--model", model, *words)[0] for words in ((), ("--effort", "high")))
@@ -201,6 +208,7 @@ def test_effort_replaces_the_models_own(arena: Arena) -> None:
     assert sorted(row["effort"] for row in rows) == ["high", "low"]
 
 
+@pytest.mark.slow
 def test_efforts_that_cannot_be_asked_for(arena: Arena) -> None:
     model = arena.harness("thinker", *EFFORT)
     assert arena.refused(*RUN, "--effort", "high") == (
@@ -213,6 +221,7 @@ def test_efforts_that_cannot_be_asked_for(arena: Arena) -> None:
     assert not arena.runs
 
 
+@pytest.mark.slow
 def test_missing_devices_are_refused(arena: Arena) -> None:
     if Path("/dev/nvidiactl").exists():
         pytest.skip("this machine has an NVIDIA device")
@@ -226,6 +235,7 @@ def test_missing_devices_are_refused(arena: Arena) -> None:
 # ---------------------------------------------------------------- what is wrong is said before anybody's time is spent
 
 
+@pytest.mark.slow
 def test_an_annotation_that_cannot_be_read_stops_the_next_run(arena: Arena) -> None:
     (arena.home / "annotations").mkdir(parents=True)
     broken = arena.home / "annotations" / "20260101T000000Z_x.yaml"
@@ -246,6 +256,7 @@ def test_homes_that_cannot_be_made_are_refused(words: tuple[str, ...], arena: Ar
     )
 
 
+@pytest.mark.slow
 def test_unwritable_homes_are_refused_by_run(arena: Arena) -> None:
     arena.home.mkdir(mode=0o500)
     if os.geteuid() == 0:
@@ -255,6 +266,7 @@ def test_unwritable_homes_are_refused_by_run(arena: Arena) -> None:
         assert arena.refused(*RUN) == f"{arena.home}: cannot be written (Permission denied); set ARENA_HOME to a folder that can"
 
 
+@pytest.mark.slow
 def test_our_own_failure_ends_the_run_and_is_noted(arena: Arena) -> None:
     model = arena.harness("broken", "python", env={"A": "nul\0"})
     done = arena(*RUN, "--model", model)
@@ -266,6 +278,7 @@ def test_our_own_failure_ends_the_run_and_is_noted(arena: Arena) -> None:
     assert "interrupted" in arena("show", arena.runs[0].name).out
 
 
+@pytest.mark.slow
 def test_judge_failures_are_recorded_with_exit_code_1(arena: Arena) -> None:
     arena.edit("problems/paged_attention/hidden.py", lambda text: text.replace("INPUT_CLASSES", "MOODS"))
     model = arena.harness("writer", "python", "-c", WRITES, "x = 1\n")
@@ -297,6 +310,7 @@ def at_work(arena: Arena, marker: str, phase: str) -> None:
     until(there, f"{marker} as {phase}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [sleeping_agent, sleeping_solution], ids=["agent", "judge"])
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=lambda end: end.name)
 def test_arena_ended_while_an_agent_works(end: signal.Signals, given, arena: Arena, marker: str) -> None:
@@ -320,6 +334,7 @@ def test_arena_ended_while_an_agent_works(end: signal.Signals, given, arena: Are
         assert "was interrupted before its session ended: nothing can be judged" in error
 
 
+@pytest.mark.slow
 def test_a_run_is_judged_later(arena: Arena, marker: str) -> None:
     """A kill in the judge costs no session: the run gets the same annotation as without the kill."""
     model = sleeping_solution(arena, marker)
@@ -351,6 +366,7 @@ def test_a_run_is_judged_later(arena: Arena, marker: str) -> None:
     assert arena.json("judge", "latest")["score"]["message"] == "drawn once"
 
 
+@pytest.mark.slow
 def test_a_failed_judge_is_asked_again(arena: Arena) -> None:
     hidden = arena.tree / "problems/paged_attention/hidden.py"
     good, model = hidden.read_text(), arena.harness("writer", "python", "-c", WRITES, "x = 1\n")
@@ -388,6 +404,7 @@ print('{"type": "end"}', flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
 def test_a_disk_that_fills_up_loses_no_record(arena: Arena, tmp_path: Path) -> None:
     """Another program fills it while the agent works. The run's own files have their room from its start on."""
@@ -418,6 +435,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_at(moment: str, arena: Arena, marker: str) -> None:
     model = arena.harness("writer", "python", "-c", WRITES, DOES_NOT_PARSE, marker)
@@ -432,6 +450,7 @@ def test_killed_at(moment: str, arena: Arena, marker: str) -> None:
         json.loads(board.read_text())
 
 
+@pytest.mark.slow
 def test_runs_killed_after_their_commit_are_annotated_later(arena: Arena) -> None:
     assert arena(*RUN, "--model", "nop").code == 0
     [annotation], before = arena.annotations, arena.board()
@@ -444,6 +463,7 @@ def test_runs_killed_after_their_commit_are_annotated_later(arena: Arena) -> Non
     assert arena.board() == before
 
 
+@pytest.mark.slow
 def test_removed_annotations_stay_removed(arena: Arena) -> None:
     assert arena(*RUN, "--model", "nop").code == 0
     arena.annotations[0].unlink()
@@ -452,6 +472,7 @@ def test_removed_annotations_stay_removed(arena: Arena) -> None:
     assert json.loads(arena.board()["leaderboard.json"])["trials"] == 0
 
 
+@pytest.mark.slow
 def test_runs_that_end_together_are_all_in_the_leaderboard(arena: Arena) -> None:
     with ThreadPoolExecutor() as pool:
         ended = list(pool.map(lambda _: arena(*RUN, "--model", "nop"), range(3)))

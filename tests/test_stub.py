@@ -120,6 +120,7 @@ def test_failure_modes_answer_with_their_status(mode, status, after, tmp_path):
             assert "the stub" in body["error"]["message"]
 
 
+@pytest.mark.slow
 def test_account_runs_dry_in_the_second_turn(tmp_path):
     for one, status in zip((anthropic, responses, chat, gemini), (400, 429, 402, 402), strict=True):
         with running(tmp_path, "--mode", "no_credit") as stub:

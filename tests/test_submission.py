@@ -173,6 +173,7 @@ def test_growing_file_is_rejected(tmp_path: Path) -> None:
     assert reasons == {"changed", "too large"}
 
 
+@pytest.mark.slow
 def test_swap_race_leaks_nothing(tmp_path: Path) -> None:
     """File and symbolic link swapped as fast as they go for 2 s: a reader that looks first and opens then leaks here."""
     outside, work = tmp_path / "outside.py", tmp_path / "work"

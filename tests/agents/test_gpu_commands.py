@@ -203,6 +203,7 @@ def asked(path: Path) -> Iterator[socket.socket]:
         yield client
 
 
+@pytest.mark.slow
 def test_commands_have_their_turns_one_after_the_other(run: RunFolder) -> None:
     program = RUN + (
         "all = [subprocess.Popen(['gpu', 'sh', '-c', f'echo + >>log; sleep 0.2; echo - >>log']) for _ in range(4)]\n"
@@ -226,6 +227,7 @@ def test_a_session_ends_with_its_commands(run: RunFolder) -> None:
     assert (run.work / "solution.py").read_bytes() == text and queue.holders == 0
 
 
+@pytest.mark.slow
 def test_waits_lengthen_the_session(run: RunFolder) -> None:
     program = RUN + "gpu('true')\nopen('after', 'w').close()\ntime.sleep(600)\n"
     queue = Queue(wait_s=1.5)
@@ -236,6 +238,7 @@ def test_waits_lengthen_the_session(run: RunFolder) -> None:
     assert (run.work / "after").exists()
 
 
+@pytest.mark.slow
 def test_to_ask_and_to_give_up_gains_nothing(run: RunFolder) -> None:
     """The attack: wait for ever in the background, never take the lease, and compute meanwhile."""
     program = RUN + (
@@ -265,6 +268,7 @@ def test_a_wrong_order_is_refused(run: RunFolder, sent: bytes) -> None:
     assert (run.work / "good").read_text() == "good\n"
 
 
+@pytest.mark.slow
 def test_the_kits_programs_run_in_their_turn(run: RunFolder) -> None:
     kit = Path(__file__).parents[2] / "problems" / "kit"
     for name in ("check.py", "benchmark.py"):

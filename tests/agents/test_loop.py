@@ -116,6 +116,7 @@ def played(arena: Arena, env: dict[str, str], *words: str) -> Any:
     return json.loads((arena.runs[-1] / "session.json").read_text())["session"]
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("route", ["anthropic", "broker"])
 def test_a_single_shot(route: str, arena: Arena, tmp_path: Path) -> None:
@@ -187,6 +188,7 @@ def owned(arena: Arena, folder: Path) -> dict[str, str]:
     return {"ARENA_MODELS": str(file)}
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_five_turns_keep_the_fastest_file_that_passed(arena: Arena, tmp_path: Path) -> None:
     quick_kit(arena)
@@ -212,6 +214,7 @@ def test_five_turns_keep_the_fastest_file_that_passed(arena: Arena, tmp_path: Pa
     assert (cell["turns"], cell["effort"]) == (5, "none")
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("turns", [1, 2])
 def test_a_loop_that_ignores_its_turns_is_stopped(turns: int, arena: Arena, tmp_path: Path) -> None:
@@ -249,6 +252,7 @@ def test_a_real_run_is_scored_and_recorded(arena: Arena, tmp_path: Path) -> None
     assert loop.seconds(results[1]) > 0
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize(("mode", "status"), [("401", "provider_error"), ("unknown_model", "provider_error")])
 def test_refusals_of_the_provider_end_the_loop(mode: str, status: str, arena: Arena, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def test_any_change_begins_the_count_again(change: str, tmp_path: Path) -> None:
     assert watch.looping(2 * ANSWERS)
 
 
+@pytest.mark.slow
 def test_a_workspace_too_large_to_compare_is_no_loop(tmp_path: Path) -> None:
     (tmp_path / "large").mkdir()
     for number in range(LISTED):

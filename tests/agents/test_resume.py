@@ -120,6 +120,7 @@ def test_a_session_goes_on_in_the_same_sandbox(resumes: bool, status: str, reque
         assert (run.work / "solution.py").exists() == resumes
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_the_budget_ends_a_command_that_could_go_on(run: RunFolder) -> None:
     selected = python("import time; time.sleep(60)", api="chat", resume=["touch", "solution.py"], env={"KEY": "{key}"})

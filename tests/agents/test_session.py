@@ -153,6 +153,7 @@ def test_deadline_of_an_agent_that_ignores_sigterm(run: RunFolder) -> None:
     assert {"agent", "stopping", "ended"} <= {progress.phase for progress in said}
 
 
+@pytest.mark.slow
 @pytest.mark.timing
 def test_the_end_is_quick_with_1000_deaf_processes(run: RunFolder) -> None:
     """From the end of budget and grace to the session's record, the submission included: five seconds at most."""
@@ -173,6 +174,7 @@ def test_the_end_is_quick_with_1000_deaf_processes(run: RunFolder) -> None:
     assert time.monotonic() - began < 6.5 + 5
 
 
+@pytest.mark.slow
 def test_deadline_of_an_agent_that_listens_to_sigterm(run: RunFolder) -> None:
     """What it says after the budget's end, even that it is done, does not make it complete."""
     chosen = python(
@@ -198,6 +200,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "do",
     [
@@ -216,6 +219,7 @@ def test_the_file_that_tells_the_time_moves_no_clock(do: str, run: RunFolder) ->
     assert played.submission is not None and played.submission.source == b"# mine"
 
 
+@pytest.mark.slow
 def test_lingering_after_the_terminal_event(run: RunFolder) -> None:
     played = play(python(DONE + "import time; time.sleep(60)"), run, linger_s=1.0)
     assert (played.agent_status, played.exit_code, played.overshoot_s) == ("complete", None, 0.0)
@@ -246,6 +250,7 @@ def test_flood(line: str, run: RunFolder) -> None:
         assert file.read() == b'\n{"arena": "cut here", "kept_bytes": 67108864}\n'
 
 
+@pytest.mark.slow
 def test_flood_that_never_ends(run: RunFolder) -> None:
     played = play(agent("sh", "-c", "yes '{}' & yes >&2"), run, budget_s=3.0, grace_s=1.0)
     assert played.agent_status == "deadline"
@@ -267,6 +272,7 @@ def test_broken_events(run: RunFolder) -> None:
     assert (played.agent_status, played.events) == ("complete", 2)
 
 
+@pytest.mark.slow
 def test_displayed_text_is_harmless(run: RunFolder) -> None:
     said: list[Progress] = []
     program = r"""
@@ -301,6 +307,7 @@ def test_daemons_end_with_the_session(run: RunFolder) -> None:
     assert (run.work / "beat").stat().st_size == size > 0
 
 
+@pytest.mark.slow
 def test_hostile_workspaces_are_survived(run: RunFolder) -> None:
     """The workspace at the end is links, FIFOs, a huge sparse file, a deep tree and folders nobody may read."""
     for name in ("reference.py", "check.py", "PROMPT.md"):
@@ -362,6 +369,7 @@ def test_files_that_cannot_be_kept_are_named_and_harmless(run: RunFolder) -> Non
     assert collect(run.work).source == b"x = 1"
 
 
+@pytest.mark.slow
 def test_snapshots_carry_their_times(run: RunFolder) -> None:
     played = play(
         python("import time\nfor n in range(3):\n    open('solution.py', 'w').write(f'x = {n}')\n    time.sleep(1.4)\n" + DONE),
@@ -514,6 +522,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_what_is_written_in_the_grace_is_not_taken(run: RunFolder) -> None:
     """An agent could otherwise work ten seconds longer than its budget."""
     played = session.play(spec_of(python(LATE), budget_s=2.0, grace_s=3.0), run, "")
@@ -523,6 +532,7 @@ def test_what_is_written_in_the_grace_is_not_taken(run: RunFolder) -> None:
     assert collect(run.work).source == b"x = 'in the grace'\n", "the workspace is kept as it was in the end"
 
 
+@pytest.mark.slow
 def test_what_is_written_last_in_the_budget_is_taken(run: RunFolder) -> None:
     """Also when the agent ends by itself, or its helper still works while it lingers."""
     writes = "open('solution.py', 'w').write('x = 1')\n"

@@ -188,6 +188,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["allow", "open"])
 @pytest.mark.parametrize("program", [PARKED, LINGERING], ids=["its own output", "a socket that lingers"])
 def test_no_descriptor_of_the_sandbox_reaches_arena(program: str, mode: Mode, run: RunFolder) -> None:

@@ -108,6 +108,7 @@ def test_an_unknown_line_lists_the_known_ones(arena: Arena) -> None:
     assert said == "paged_attention has no line 'egaer' on cpu (known: eager, naive, oracle)"
 
 
+@pytest.mark.slow
 def test_a_line_is_not_added_to_those_of_an_older_text(arena: Arena) -> None:
     stored = baselines.write(arena.home / "baselines", record(hardware="cpu"))
     before = stored.read_bytes()
@@ -118,6 +119,7 @@ def test_a_line_is_not_added_to_those_of_an_older_text(arena: Arena) -> None:
     assert stored.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_line_is_not_added_to_those_of_other_versions(arena: Arena) -> None:
     digest = catalog.problem_digest("paged_attention", arena.tree / "problems")
     old = record(hardware="cpu", arena_version=version, versions={"torch": "1.0"}).model_copy(update={"problem_digest": digest})
@@ -172,6 +174,7 @@ def test_lines_that_end_at_once_are_all_kept(tmp_path: Path) -> None:
     assert [line.name for line in baselines.read_all(tmp_path)[0].lines] == names
 
 
+@pytest.mark.slow
 def test_unknown_problems_list_the_known_ones(arena: Arena) -> None:
     assert arena.refused("baseline").startswith("name the problems to measure, or --all (known: fp8_gemm, ")
     assert arena.refused("baseline", "paged_atention").startswith("unknown problem 'paged_atention': did you mean")

@@ -68,6 +68,7 @@ def restore(arena: Arena, *names: str) -> None:
         arena.solution(name, (arena.shipped / f"{name}.py").read_text())
 
 
+@pytest.mark.slow
 def test_a_problem_without_its_honest_solutions(arena: Arena) -> None:
     [report] = arena.json(*CHECK, code=1)
     found = by_name(report)
@@ -84,6 +85,7 @@ def test_a_problem_without_its_honest_solutions(arena: Arena) -> None:
     assert "2 of the checks failed" in done.err
 
 
+@pytest.mark.slow
 def test_solutions_with_another_verdict_or_unreadable(arena: Arena) -> None:
     arena.solution("wrong_syntax", WRONG.replace("crashed", "passed"))
     (arena.solutions / "cheat_link.py").symlink_to("wrong_syntax.py")
@@ -94,12 +96,14 @@ def test_solutions_with_another_verdict_or_unreadable(arena: Arena) -> None:
     assert "symbolic link" in found["cheat_link"]["detail"]
 
 
+@pytest.mark.slow
 def test_a_problem_without_any_wrong_solution(arena: Arena) -> None:
     (arena.solutions / "wrong_syntax.py").unlink()
     found = by_name(arena.json(*CHECK, code=1)[0])
     assert (found["wrong_*"]["ok"], found["wrong_*"]["got"]) == (False, "absent")
 
 
+@pytest.mark.slow
 def test_a_loose_tolerance_accepts_degenerate_answers(arena: Arena) -> None:
     loose = lambda text: text.replace("tolerance: {rel_fro: ", "tolerance: {rel_fro: 9, row: 9, el: 9} # {")  # noqa: E731
     arena.edit("problems/paged_attention/problem.yaml", loose)
@@ -108,6 +112,7 @@ def test_a_loose_tolerance_accepts_degenerate_answers(arena: Arena) -> None:
     assert found["reference rounded"]["ok"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "message"),
     [

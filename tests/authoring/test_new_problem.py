@@ -115,6 +115,7 @@ def test_without_a_folder_it_says_how_to_name_one(monkeypatch: pytest.MonkeyPatc
         scaffold.create("my_silu")
 
 
+@pytest.mark.slow
 def test_the_command_writes_and_the_check_names_blanks(shared: Arena, tmp_path: Path) -> None:
     done = shared("--problems", str(tmp_path), "new-problem", "my_silu")
     assert (done.code, done.out) == (0, "")

@@ -47,6 +47,7 @@ def kept(arena: Arena) -> Arena:
     return arena
 
 
+@pytest.mark.slow
 def test_clean_shows_what_it_would_free_and_deletes_nothing(kept: Arena) -> None:
     shown = kept.json("clean")
     assert shown["deleted"] is False
@@ -58,6 +59,7 @@ def test_clean_shows_what_it_would_free_and_deletes_nothing(kept: Arena) -> None
     assert [row["run"] for row in kept.json("clean", "--days", "10")["runs"]] == ["committed", "interrupted", "young"]
 
 
+@pytest.mark.slow
 def test_clean_deletes_with_yes_and_keeps_annotations(kept: Arena) -> None:
     before = {path: path.read_bytes() for path in kept.annotations}
     assert "deleted 2 run folders" in kept("clean", "--yes").out
@@ -76,6 +78,7 @@ def test_clean_keeps_a_run_at_work(kept: Arena) -> None:
     assert (kept.home / "workspaces" / "interrupted").exists()
 
 
+@pytest.mark.slow
 def test_clean_deletes_trees_as_deep_as_an_agent_can_make_them(arena: Arena) -> None:
     folder = run(arena, "deep")
     script = "import os\nos.chdir('work')\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')"

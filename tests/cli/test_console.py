@@ -36,6 +36,7 @@ def test_commands_run_without_torch(words: tuple[str, ...], arena: Arena) -> Non
     assert done.code == 0, done.err
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_judge_without_torch_says_what_to_install(arena: Arena) -> None:
     done = arena.python(WITHOUT_TORCH, *RUN)
@@ -71,6 +72,7 @@ def test_an_interrupt_during_an_import_shows_no_traceback(package: str, says: st
     assert "Traceback" not in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["problems", "models", "harnesses", "routes", "hardware", "runs"])
 def test_list_prints_a_table_and_json(what: str, shared: Arena) -> None:
     rows = shared.json("list", what)
@@ -118,6 +120,7 @@ def on_a_terminal(arena: Arena, *words: str, columns: int = 80, **env: str) -> t
     return process.returncode, received.decode()
 
 
+@pytest.mark.slow
 def test_no_color_turns_colours_off(shared: Arena) -> None:
     _, coloured = on_a_terminal(shared, "show", "x")
     _, plain = on_a_terminal(shared, "show", "x", NO_COLOR="1")
@@ -134,6 +137,7 @@ print('{"type": "end"}', flush=True)
 """
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_progress_redraws_one_line_on_a_terminal(arena: Arena) -> None:
     pytest.importorskip("torch")
@@ -149,6 +153,7 @@ def test_progress_redraws_one_line_on_a_terminal(arena: Arena) -> None:
     assert all(line.endswith("…") for line in shown)
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("env", [{}, {"FORCE_COLOR": "1"}], ids=["plain", "FORCE_COLOR"])
 def test_progress_prints_plain_lines_without_a_terminal(env: dict[str, str], arena: Arena) -> None:

@@ -30,6 +30,7 @@ def test_a_path_with_spaces_and_umlauts_works(tmp_path: Path) -> None:
     assert arena.json("show", path.stem)["run_id"] == path.stem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
     [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"NO_COLOR": "1"}, {"TERM": "dumb"}, {"COLUMNS": "60"}],
@@ -42,6 +43,7 @@ def test_lists_and_errors_are_readable(env: dict[str, str], shared: Arena) -> No
     assert shared("--help", env=env).code == 0
 
 
+@pytest.mark.slow
 def test_help_fits_60_columns(shared: Arena) -> None:
     for words in (("--help",), ("run", "--help"), ("doctor", "--help")):
         lines = shared(*words, env={"COLUMNS": "60"}).out.splitlines()

@@ -68,6 +68,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arena, list[str]]:
     return arena, done.err.splitlines()
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_jsonl_has_an_object_for_each_change(played: tuple[Arena, list[str]]) -> None:
     found = [json.loads(line) for line in played[1] if line.startswith("{")]
@@ -96,6 +97,7 @@ def test_the_log_file_has_what_people_saw(played: tuple[Arena, list[str]]) -> No
     assert "\x1b" not in "".join(lines)
 
 
+@pytest.mark.slow
 def test_quiet_prints_errors_alone(shared: Arena, tmp_path: Path) -> None:
     assert shared("-q", "list", "runs")[:3] == (0, "", "")
     assert shared("list", "runs").err == "no runs\n"
@@ -108,6 +110,7 @@ def test_quiet_prints_errors_alone(shared: Arena, tmp_path: Path) -> None:
     assert shared.refused("-q", "-v", "list", "runs") == "--verbose and --quiet exclude each other"
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_verbose_prints_each_step(arena: Arena) -> None:
     pytest.importorskip("torch")

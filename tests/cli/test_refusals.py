@@ -49,6 +49,7 @@ A100 = ("--hardware", "a100-80gb-sxm")
 NO_FP8 = "NVIDIA A100 SXM4 80 GB has no fp8 arithmetic, whose peak bounds fp8_gemm (it has fp64, "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("run", "-p"), ("score", "x.py", "-p"), ("check",)], ids=str)
 def test_problem_of_an_absent_arithmetic_is_refused(words: tuple[str, ...], shared: Arena) -> None:
     pytest.importorskip("torch")
@@ -58,6 +59,7 @@ def test_problem_of_an_absent_arithmetic_is_refused(words: tuple[str, ...], shar
     assert not shared.runs
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_check_all_leaves_out_what_the_gpu_cannot_score(shared: Arena) -> None:
     pytest.importorskip("torch")
@@ -69,6 +71,7 @@ def test_check_all_leaves_out_what_the_gpu_cannot_score(shared: Arena) -> None:
     assert any("NVIDIA A100 SXM4 80 GB" in line for line in rest if line.startswith("arena: "))
 
 
+@pytest.mark.slow
 def test_every_fault_of_the_named_problems_is_reported(shared: Arena) -> None:
     pytest.importorskip("torch")
     lines = shared.refused("check", "fp8_gemm", "paged", *A100).splitlines()
@@ -95,6 +98,7 @@ def test_broken_catalogue_file_names_each_place(file: str, words: tuple[str, ...
     assert second.startswith(f"{path}:2:1: extra: unknown key 'extra'")
 
 
+@pytest.mark.slow
 def test_missing_bwrap_is_reported(shared: Arena, tmp_path: Path) -> None:
     path = {"PATH": str(tmp_path)}
     error = shared.refused(*RUN, env=path)

@@ -4,6 +4,7 @@ import re
 import tempfile
 from pathlib import Path
 
+import pytest
 from command import Arena, killed, needs_sandbox
 
 
@@ -23,12 +24,14 @@ def test_sandbox_takes_no_input(shared: Arena) -> None:
         assert shared("sandbox", "cat", stdin=typed) == (0, "", "")
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_sandbox_leaves_the_command_its_own_options(shared: Arena) -> None:
     assert shared("sandbox", "echo", "-h", "--json", "--kind", "--").out == "-h --json --kind --\n"
     assert shared("sandbox", "--kind", "worker", "--", "printf", "%s\\n", "--help").out == "--help\n"
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_sandbox_kind_decides_workspace_access(shared: Arena) -> None:
     write = ("sh", "-c", "touch /workspace/x && echo wrote")
@@ -40,6 +43,7 @@ def test_sandbox_kind_decides_workspace_access(shared: Arena) -> None:
     assert set(filled) == {"PROMPT.md", "benchmark.py", "check.py", "problem.json", "reference.py", "rules"}
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_sandbox_gets_the_files_that_it_is_given(shared: Arena, tmp_path: Path) -> None:
     for name in ("solution.py", "other.py"):
@@ -62,6 +66,7 @@ def test_sandbox_prints_requests_to_the_egress_proxy(shared: Arena) -> None:
     assert done.err.endswith("\nrefused evil.example:443 not on the allowlist\n")
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_sandbox_removes_leftovers_of_a_killed_one(shared: Arena, tmp_path: Path) -> None:
     words = ("sandbox", "--network", "allow", "--allow", "good.example", "--", "sh", "-c", "echo up; exec sleep 60")

@@ -12,6 +12,7 @@ from command import Arena, needs_sandbox
 from arena.system import load
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_score_of_an_unacceptable_file(arena: Arena, tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -29,6 +30,7 @@ def test_score_of_an_unacceptable_file(arena: Arena, tmp_path: Path) -> None:
     assert "verdict missing: link.py is a symbolic link; only a regular file is taken" in done.err
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_score_exits_1_when_the_judge_failed(arena: Arena) -> None:
     pytest.importorskip("torch")
@@ -37,6 +39,7 @@ def test_score_exits_1_when_the_judge_failed(arena: Arena) -> None:
     assert score["verdict"] == "judge_failed"
 
 
+@pytest.mark.slow
 def test_calibrate_refuses_while_others_use_the_machine(shared: Arena, tmp_path: Path) -> None:
     with spinning(2 * len(os.sched_getaffinity(0))):
         error = shared.refused("calibrate", "--hardware", "cpu", env={"XDG_CACHE_HOME": str(tmp_path)})

@@ -31,6 +31,7 @@ def planned(arena: Arena, *words: str, env: dict[str, str]) -> tuple[dict[str, A
     return json.loads(done.out)["cell"], done.err
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_options_come_before_environment_and_files(arena: Arena, configured: dict[str, str]) -> None:
     pytest.importorskip("torch")
@@ -51,6 +52,7 @@ def test_options_come_before_environment_and_files(arena: Arena, configured: dic
     assert cell["model"] == "oracle" and "from $ARENA_MODEL" not in err
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_doctor_shows_each_setting_with_its_origin(arena: Arena, configured: dict[str, str]) -> None:
     checks = {check["name"]: check["detail"] for check in json.loads(arena("doctor", "--json", env=configured).out)}
@@ -58,6 +60,7 @@ def test_doctor_shows_each_setting_with_its_origin(arena: Arena, configured: dic
     assert checks["budget"] == f"5m, from {configured['XDG_CONFIG_HOME']}/arena/arena.toml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -91,6 +94,7 @@ def test_every_setting_fills_a_parameter_of_its_commands() -> None:
         assert {settings.PARAMETERS[name] for name in names} <= parameters
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_dry_run_shows_prompt_command_and_cost(shared: Arena) -> None:
     pytest.importorskip("torch")
@@ -103,6 +107,7 @@ def test_dry_run_shows_prompt_command_and_cost(shared: Arena) -> None:
     assert not shared.runs
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_dry_run_reports_every_refusal(shared: Arena) -> None:
     lines = shared.refused("run", "-p", "gemm", "-m", "opsu", "--budget", "45", "--dry-run").splitlines()

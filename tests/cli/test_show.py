@@ -51,6 +51,7 @@ def test_show_prints_the_annotation(tested: Arena) -> None:
     assert f"did you mean '{annotation.stem}'?" in error
 
 
+@pytest.mark.slow
 def test_show_of_a_run_without_a_result(tested: Arena) -> None:
     (tested.runs[0] / "result.yaml").unlink()
     tested.annotations[0].unlink()
@@ -64,6 +65,7 @@ def test_show_of_a_run_without_a_result(tested: Arena) -> None:
     )
 
 
+@pytest.mark.slow
 def test_show_and_the_board_mark_an_unsteady_score(arena: Arena) -> None:
     found = unsteady(trial(0.5, hardware="cpu"))
     (arena.home / "annotations").mkdir(parents=True)
@@ -85,6 +87,7 @@ def test_list_shows_runs_known_only_by_annotation(tested: Arena) -> None:
     assert (row["run"], row["state"], row["verdict"]) == (tested.annotations[0].stem, "committed", "missing")
 
 
+@pytest.mark.slow
 def test_list_says_which_runs_do_not_count(arena: Arena) -> None:
     folder = arena.home / "annotations"
     folder.mkdir(parents=True)
@@ -107,6 +110,7 @@ def test_list_says_which_runs_do_not_count(arena: Arena) -> None:
         assert bool(entry.counted) == (not render.uncounted(annotation))
 
 
+@pytest.mark.slow
 def test_annotate_stores_the_review_and_renders(tested: Arena) -> None:
     [annotation] = tested.annotations
     run, machine = annotation.stem, annotation.read_text()
@@ -129,6 +133,7 @@ def test_annotate_stores_the_review_and_renders(tested: Arena) -> None:
     assert tested.json("leaderboard") == json.loads(board["leaderboard.json"])
 
 
+@pytest.mark.slow
 def test_show_prints_steps_snapshots_and_source(arena: Arena) -> None:
     run = passed(1)
     home(arena.home, [run], scored=[curve(run)])
@@ -143,6 +148,7 @@ def test_show_prints_steps_snapshots_and_source(arena: Arena) -> None:
     assert "leave out --steps" in arena.refused("show", run.run_id, "--steps", "--json")
 
 
+@pytest.mark.slow
 def test_review_lists_and_takes_verdicts(arena: Arena) -> None:
     suspect, clean = unsteady(trial(0.5, 1)), trial(0.4, 2)
     home(arena.home, [suspect, clean, trial("cheated", 3), trial("incorrect", 4)])
@@ -161,6 +167,7 @@ def test_review_lists_and_takes_verdicts(arena: Arena) -> None:
     assert "withdrawn" in (arena.home / "leaderboard" / "leaderboard.json").read_text()
 
 
+@pytest.mark.slow
 def test_a_review_that_breaks_off_stores_nothing(arena: Arena) -> None:
     home(arena.home, [trial("cheated", 3)])
     process = arena.start("review", "--by", "A. B.", stdin=subprocess.PIPE)
@@ -184,6 +191,7 @@ def test_source_lines_are_those_of_the_page(arena: Arena) -> None:
     assert "    2 c = 3" in arena("show", run.run_id, "--source").out
 
 
+@pytest.mark.slow
 def test_site_and_open_render_pages(arena: Arena, tmp_path: Path) -> None:
     run = passed(1)
     home(arena.home, [run])

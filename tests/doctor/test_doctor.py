@@ -259,6 +259,7 @@ def test_gpu_that_torch_does_not_see_is_listed(nvml: Nvml) -> None:
 # ---------------------------------------------------------------- the GPU probe
 
 
+@pytest.mark.slow
 def test_probe_reports_this_machine() -> None:
     pytest.importorskip("torch")
     nvml, torch = run_probe()
@@ -293,6 +294,7 @@ def test_canary_is_not_listed(shared: Arena) -> None:
     assert "unknown problem 'canary'" in shared.refused("score", "x.py", "-p", "canary")
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_canary_is_hidden_in_sandboxes(shared: Arena) -> None:
     assert any(paths.canary().is_relative_to(secret) for secret in paths.secrets())
@@ -341,6 +343,7 @@ def test_canaries_pass_on_a_cpu(shared: Arena) -> None:
     assert re.fullmatch(r"incorrect on cpu, \d+\.\d s, as it must be", reported["canary wrong_zeros"]["detail"])
 
 
+@pytest.mark.slow
 @needs_sandbox
 @no_gpu
 def test_failing_canary_shows_the_judges_message(arena: Arena) -> None:

@@ -69,6 +69,7 @@ def test_hostile_texts_are_kept_and_valid(number: int, tmp_path: Path):
     assert words == text or "\udcff" in PAYLOADS[number]
 
 
+@pytest.mark.slow
 def test_the_command_writes_files_lines_and_refuses_keys(arena: Arena, tmp_path: Path):
     runs = [known(1), known(2)]
     home(arena.home, runs)

@@ -371,6 +371,7 @@ def test_connections_above_the_limit_wait(tmp_path: Path) -> None:
             link.close()
 
 
+@pytest.mark.slow
 def test_an_unfinished_request_times_out(tmp_path: Path) -> None:
     with proxy(tmp_path) as made, made.connect() as link:
         link.sendall(b"CONNECT good.example:443 HTTP/1.1\r\n")

@@ -459,6 +459,7 @@ def test_what_the_requests_do_is_said_in_words(tmp_path: Path):
         assert (state.asking_words(0), state.asking_words(1)) == ("", "waiting for an answer")
 
 
+@pytest.mark.slow
 def test_no_sequence_of_an_agent_discards_its_run(tmp_path: Path):
     tried: Counter[str] = Counter()
 
@@ -504,6 +505,7 @@ answers = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 def test_no_answers_through_the_gateway_discard_a_run(tmp_path_factory, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(server, "QUIET_S", 0.0)
     own: list[int] = []
@@ -524,6 +526,7 @@ def test_no_answers_through_the_gateway_discard_a_run(tmp_path_factory, monkeypa
     assert len(own) >= GATEWAY_SEQUENCES
 
 
+@pytest.mark.slow
 def test_no_answers_discard_a_run_whose_limit_is_used_up(tmp_path_factory, monkeypatch: pytest.MonkeyPatch):
     """The same where the agent's traffic has used up the key's limit: arena's own request fails as well."""
     monkeypatch.setattr(server, "QUIET_S", 0.0)

@@ -618,6 +618,7 @@ def test_an_answer_that_never_ends_is_charged_by_estimate(tmp_path: Path, monkey
         assert len(agent.upstream.received) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stream", "how"), [(True, "stalled"), (False, "left")])
 def test_only_a_silent_stream_is_stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool, how: str):
     monkeypatch.setattr(exchange, "STALLED_S", 0.2)
@@ -632,6 +633,7 @@ def test_only_a_silent_stream_is_stalled(tmp_path: Path, monkeypatch: pytest.Mon
         assert (len(agent.upstream.own_received), agent.gateway.last_failure) == (int(stream), "")  # arena's own is answered
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_read_is_no_stall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(exchange, "STALLED_S", 0.2)
     monkeypatch.setattr(exchange, "REST_S", 0.1)

@@ -144,11 +144,13 @@ def model_new(folder: Path, body: str) -> bytes:
     return with_model_new(file, NAME)
 
 
+@pytest.mark.slow
 def test_an_honest_model_new_passes(imported: Path, sandbox: Sandbox, tmp_path: Path) -> None:
     result = scored(sandbox, model_new(tmp_path, HONEST))
     assert (result.verdict, result.message) == ("passed", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", NEVER)
 def test_a_model_new_that_does_not_compute_never_passes(imported: Path, sandbox: Sandbox, tmp_path: Path, how: str) -> None:
     result = scored(sandbox, model_new(tmp_path, NEVER[how]))
@@ -162,6 +164,7 @@ def test_a_side_stream_never_passes(imported: Path, sandbox: Sandbox, tmp_path: 
     assert result.verdict in ("incorrect", "cheated"), result.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -201,6 +204,7 @@ def test_the_check_of_an_import_repeats_its_score(imported: Path, shared: Arena)
     assert found["wrong_coarser"]["got"] == found["cheat_first_answer"]["got"] == "incorrect"
 
 
+@pytest.mark.slow
 def test_chosen_sizes_are_the_shapes(sandbox: Sandbox, tmp_path: Path) -> None:
     given = {NAME: {"cpu": {"batch_size": 24, "n": 40}, "gpu": {"batch_size": 512}}}
     record = convert(tmp_path, sandbox, given=given)
@@ -231,6 +235,7 @@ def test_the_command_reads_sizes(shared: Arena, tmp_path: Path) -> None:
     assert "sizes.yaml" in shared.refused(*words)
 
 
+@pytest.mark.slow
 def test_with_rules_torchs_own_computing_is_forbidden(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert convert(tmp_path, sandbox, rules=True).rules
     monkeypatch.setenv("ARENA_PROBLEMS", str(tmp_path))
@@ -263,6 +268,7 @@ def test_tf32_is_allowed_where_the_name_says_so(
     assert scored(sandbox, wrong, name).verdict == "incorrect"
 
 
+@pytest.mark.slow
 def test_bf16_is_refused_where_fp8_is_too_near(sandbox: Sandbox, tmp_path: Path) -> None:
     """Numbers of fp8 have four bits less than those of bf16: errors 16 times as large, and no more where all is rounded alike."""
     record = convert(tmp_path, sandbox, arithmetic="bf16")

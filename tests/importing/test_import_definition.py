@@ -138,6 +138,7 @@ def test_a_gemm_becomes_a_problem(tmp_path: Path, sandbox: Sandbox) -> None:
     sound(tmp_path, found.name)
 
 
+@pytest.mark.slow
 def test_a_norm_is_judged_in_fp64_whatever_its_text_casts(tmp_path: Path, sandbox: Sandbox) -> None:
     workloads = [random(NORM, number, batch_size=2**number) for number in range(1, 17)]
     workloads.append(
@@ -175,6 +176,7 @@ def test_casts_of_a_text_are_widened_and_bits_are_not() -> None:
     assert [each.dtype for each in kept] == [torch.float8_e4m3fn, torch.float32, torch.int32, torch.int64]
 
 
+@pytest.mark.slow
 def test_custom_inputs_are_new_for_each_seed(tmp_path: Path, sandbox: Sandbox) -> None:
     record = convert(tmp_path, sandbox, SHIFT, SHIFTS)
     assert record.unfit == ""

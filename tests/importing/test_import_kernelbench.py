@@ -43,6 +43,7 @@ def test_a_task_becomes_a_problem_that_keeps_the_contract(tmp_path, sandbox):
     assert broken == []  # among them: two threads that draw at once
 
 
+@pytest.mark.slow
 def test_sizes_that_belong_together_shrink_together(tmp_path, sandbox):
     """A norm over a dimension that an input shows twice as large: neither number can be halved alone."""
     forward = "    def forward(self, x):\n        return self.norm(torch.cat((x, x), -1))\n\n\nwide, features = 2048, 4096\n"
@@ -53,6 +54,7 @@ def test_sizes_that_belong_together_shrink_together(tmp_path, sandbox):
     assert 2 * small["wide"] == small["features"] < 4096
 
 
+@pytest.mark.slow
 def test_torchs_own_count_bounds_no_kernel(tmp_path, sandbox):
     """Multiplying by a diagonal matrix needs a thousandth of what torch multiplies: such a kernel is better, not a cheat."""
     assert convert(tmp_path, sandbox, body("torch.diag(x[0]) @ x.T")).unfit == ""
@@ -60,6 +62,7 @@ def test_torchs_own_count_bounds_no_kernel(tmp_path, sandbox):
     assert [found.flops(shape) for profile in found.shapes for shape in found.timed(profile)] == [0, 0]
 
 
+@pytest.mark.slow
 def test_the_wrapper_of_a_model_new_adds_no_use_of_its_own(tmp_path, sandbox, monkeypatch):
     """With rules, only what the submission itself uses counts."""
     assert convert(tmp_path, sandbox, LINEAR, rules=True).unfit == ""
@@ -86,6 +89,7 @@ def test_modules_of_the_host_are_noticed(line):
         parse(f"{line}\n{body('x + 1')}".encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forward", "reason"),
     [
@@ -133,6 +137,7 @@ def test_code_past_the_notice_reaches_nothing_of_the_host(tmp_path, sandbox):
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_one_metric_refuses_and_the_others_leave_room(tmp_path, sandbox):
     """At a GPU's sizes eager's worst row and element are several times those of the small size that the tolerance comes from."""
     record = convert(tmp_path, sandbox, LINEAR)

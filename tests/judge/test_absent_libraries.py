@@ -150,6 +150,7 @@ def with_stub(path):
     return made
 
 
+@pytest.mark.slow
 def test_python_loads_with_a_stub_among_its_dependencies(sandbox):
     """NumPy's Fortran library links to libquadmath, by versions: torch and NumPy load while that is a stub."""
     path = numpy_library("libquadmath")

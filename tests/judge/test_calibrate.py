@@ -38,6 +38,7 @@ def arena(tmp_path: Path) -> Arena:
     return copy(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "knows"),
     [
@@ -170,6 +171,7 @@ def test_no_calibration_means_no_column(arena: Arena) -> None:
 # ---------------------------------------------------------------- detected hardware
 
 
+@pytest.mark.slow
 @needs_sandbox
 @no_gpu
 def test_hardware_without_a_gpu_is_cpu_and_is_reported(arena: Arena) -> None:
@@ -180,6 +182,7 @@ def test_hardware_without_a_gpu_is_cpu_and_is_reported(arena: Arena) -> None:
     assert "hardware cpu: no GPU was found here (--hardware chooses another)\n" in done.err
 
 
+@pytest.mark.slow
 @needs_sandbox
 @no_gpu
 @pytest.mark.parametrize("words", [("run", "-p", "paged_attention"), ("calibrate",)], ids=" ".join)

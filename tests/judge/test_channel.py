@@ -76,6 +76,7 @@ def scored(source, *, sandbox=None, logs=None, **sampling):
     return result
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("name", sorted(path.stem for path in HERE.glob("*.py")))
 def test_verdict(name, monkeypatch):
@@ -114,6 +115,7 @@ def test_the_channel_leaves_no_descriptor():
 PROFILER = "import subprocess, sys; print(subprocess.call(sys.argv[1:], close_fds=False), 'is how it ended')"
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_the_channel_reaches_a_worker_inside_a_profiler():
     how: dict[str, Any] = {"sandbox": bwrap, "cpus": None, "gpu": None, "env": {}, "logs": None, "total_limit_s": 60.0}
@@ -123,6 +125,7 @@ def test_the_channel_reaches_a_worker_inside_a_profiler():
         assert worker.finish(30.0) == b"0 is how it ended\n"
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize(
     ("last", "how"),
@@ -170,6 +173,7 @@ def loaded(source, **limits):
         yield worker
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_the_turns_of_others_are_no_time_of_a_worker():
     """Of three slow workers the last waits for longer than it computes."""
@@ -185,6 +189,7 @@ def test_the_turns_of_others_are_no_time_of_a_worker():
         assert worker.overdue, "a second load gives no new time"
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_a_worker_stopped_in_its_own_turn_has_no_more_time():
     with pytest.raises(Rejection, match="One worker took longer than 2 s") as caught, loaded(HONEST, total_limit_s=2.0) as worker:
@@ -195,6 +200,7 @@ def test_a_worker_stopped_in_its_own_turn_has_no_more_time():
     assert caught.value.verdict == "timed_out"
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_a_stuck_judge_is_freed_at_the_workers_deadline():
     """The judge's thread waits for the sandbox without a limit, as it would in a system call or for a device."""
@@ -209,6 +215,7 @@ def test_a_stuck_judge_is_freed_at_the_workers_deadline():
     assert time.monotonic() - began_s < LIMIT_S
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_a_worker_that_is_in_time_is_left_alone():
     with loaded(HONEST) as worker:
@@ -231,6 +238,7 @@ def test_a_limit_passed_in_a_stop_of_arena_waits_for_the_judge():
 # ------------------------------------------------------------------ the end
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_a_refusal_stays_when_the_sandbox_dies_slowly():
     result = scored(source("raises_and_dies_slowly"), sandbox=Small(proof_s=0.05))
@@ -238,6 +246,7 @@ def test_a_refusal_stays_when_the_sandbox_dies_slowly():
     assert "is not empty 0.05 s after its kill" in result.environment["notes"]
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_a_slow_death_of_an_honest_worker_counts():
     result = scored(source("dies_slowly"), sandbox=Small(proof_s=0.05))
@@ -259,6 +268,7 @@ class Unending:
             raise self.kind("the engine is gone")
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("kind", [SandboxError, OSError])
 def test_trouble_of_the_machine_is_noted_beside_a_refusal(kind):
@@ -268,6 +278,7 @@ def test_trouble_of_the_machine_is_noted_beside_a_refusal(kind):
     assert scored(HONEST, sandbox=Unending(kind)).verdict == "judge_failed"
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_logs_that_cannot_be_written_are_noted(tmp_path):
     (tmp_path / "logs").write_text("a file")
@@ -275,6 +286,7 @@ def test_logs_that_cannot_be_written_are_noted(tmp_path):
     assert result.verdict == "crashed" and "logs could not be written" in result.environment["notes"]
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_memory_used_up_is_noted():
     result = scored(source("exhausts_memory"))
@@ -315,6 +327,7 @@ def test_the_texts_of_torch_are_still_the_same():
     assert shortage(caught.value)
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_a_shortage_is_charged_once_the_solution_is_loaded():
     with pytest.raises(Rejection, match="Memory ran out") as caught, loaded(HONEST):

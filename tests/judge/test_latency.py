@@ -110,6 +110,7 @@ def test_latency_shapes_are_timed_in_one_process(tmp_path: Path) -> None:
     assert [each.windows for each in (shape, small)] == [6, 3]
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_wrong_answer_on_a_latency_shape_is_incorrect(tmp_path: Path) -> None:
     result = scored(WRONG, problem(tmp_path))
@@ -117,6 +118,7 @@ def test_wrong_answer_on_a_latency_shape_is_incorrect(tmp_path: Path) -> None:
     assert scored(WRONG, problem(tmp_path, FACTS.replace("latency", "# latency"))).verdict == "passed"
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_impossible_latency_is_a_judge_failure(tmp_path: Path) -> None:
     much = FACTS.replace("bytes: 8*R*N + 8*R", "bytes: 8*R*N + 8*R + 10**9*(4096//N - 1)")
@@ -152,6 +154,7 @@ def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
     assert process.dropped == ()
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_baseline_outside_the_tolerance_skips_latency_shapes(tmp_path: Path) -> None:
     asked = baseline.without_tolerance(problem(tmp_path))
@@ -164,6 +167,7 @@ def test_baseline_outside_the_tolerance_skips_latency_shapes(tmp_path: Path) -> 
 # ------------------------------------------------------------------ the agent's side
 
 
+@pytest.mark.slow
 def test_prompt_and_tools_of_the_agent_include_latency_shapes(tmp_path: Path) -> None:
     run = run_folder.RunFolder(tmp_path / "run")
     run.work.mkdir(parents=True)

@@ -184,6 +184,7 @@ def test_degenerate_answers_are_outside_the_tolerance(folder: Path, monkeypatch:
     assert found["degenerate: zeros"].detail.startswith("rejected 2 of 2 answers; "), "each output by itself"
 
 
+@pytest.mark.slow
 def test_agents_check_and_prompt_use_the_own_check(folder: Path, tmp_path: Path) -> None:
     problem, run = read(folder), run_folder.RunFolder(tmp_path / "run")
     run.work.mkdir(parents=True)

@@ -67,6 +67,7 @@ def test_interval_is_ordered_and_deterministic(processes):
     assert min(map(min, processes)) <= low and high <= max(map(max, processes))
 
 
+@pytest.mark.slow
 @given(samples)
 def test_only_the_larger_times_make_an_interval(processes):
     """Of calls among others and alone, those that cannot count have no part in it."""

@@ -65,6 +65,7 @@ def test_layout_and_comments_of_cuda_change_nothing():
     assert share(changed, listed(CUDA)) > 0.95
 
 
+@pytest.mark.slow
 def test_code_around_a_copy_does_not_hide_it():
     padding = "\n".join(f"def f{number}(a, b):\n    return a.sum() + b.mean({number}) - a * b" for number in range(2000))
     assert share(f"{padding}\n{renamed(TRITON)}\n{padding}", listed(TRITON)) > 0.95
@@ -123,6 +124,7 @@ def test_no_text_takes_long(pattern):
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.slow
 def test_code_before_a_copy_does_not_hide_it():
     """However much there is: a solution.py holds 1 MiB."""
     assert share("x = 1\n" * 80_000 + TRITON, listed(TRITON)) == 1.0

@@ -58,6 +58,7 @@ SLOW = {"prints_a_gigabyte": pytest.mark.slow}
 PATHS = [pytest.param(path, id=path.stem, marks=SLOW.get(path.stem, ())) for path in sorted((ATTACKS / "cpu").glob("*.py"))]
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("path", PATHS)
 def test_verdict(path):

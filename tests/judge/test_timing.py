@@ -77,6 +77,7 @@ def scored(source, **sampling):
 
 
 @needs_sandbox
+@pytest.mark.slow
 @pytest.mark.timing
 def test_a_slow_start_buys_no_short_windows():
     many = {"min_windows": 9, "max_windows": 9}  # the first ones are slow, too
@@ -87,6 +88,7 @@ def test_a_slow_start_buys_no_short_windows():
 
 
 @needs_sandbox
+@pytest.mark.slow
 @pytest.mark.timing
 def test_a_start_that_is_slow_in_stages_buys_none_either():
     many = {"min_windows": 9, "max_windows": 9}
@@ -151,6 +153,7 @@ def test_captured_windows_of_trial_are_verified(launch_mode, verified, monkeypat
     assert ("capture" in happened) == (launch_mode == "graph")
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize(("disturbed", "review"), [(0, False), (1, False), (2, True)])
 def test_score_records_what_disturbed_it(disturbed, review, monkeypatch, capsys):
@@ -181,6 +184,7 @@ def test_windows_beyond_the_audits_never_hold_the_median():
     assert replace(CPU, min_windows=3, max_windows=5)
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_one_worker_has_a_total_time_limit():
     result = scored("import time\n" + HONEST + "\n    time.sleep(0.5)\n", total_limit_s=3.0)

@@ -74,6 +74,7 @@ def scored(name: str) -> Passed:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.timing
 @needs_sandbox
 @pytest.mark.parametrize(("name", "marked"), [("sleeps_evenly", False), ("sleeps_at_random", True)])

@@ -293,6 +293,7 @@ def test_a_forbidden_name_is_used_only_for_that_verdict(name, path):
     assert bool(names) == (verdict_of(path) == "forbidden"), names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_without_a_compiler_the_oracle_says_so(name):
     command = [sys.executable, str(shipped(name).folder / "oracle.py")]

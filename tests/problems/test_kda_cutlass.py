@@ -74,6 +74,7 @@ def test_heads_of_every_kind_are_in_every_timed_set(shape):
         assert not (remembers & forgets | remembers & alike | forgets & alike).any()
 
 
+@pytest.mark.slow
 def test_the_first_state_shapes_the_last_outputs():
     # What a segment would have to know: with another first state a head's last outputs differ by far more than the tolerance.
     *tokens, S0 = make(LONG, 1)
@@ -239,6 +240,7 @@ CHUNKS = solution("honest_chunks_cpu")
 """Every operand of a product in bf16, and the state in fp32: the arithmetic of oracle_gpu."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("input_class", INPUT_CLASSES)
 def test_bf16_operands_take_half_of_the_tolerance(drawn, input_class):
     for shape, seed in [*itertools.product(PUBLIC, SEEDS), *((shape, SEEDS[0]) for shape in SHAPES if shape not in PUBLIC)]:

@@ -219,6 +219,7 @@ def test_buffers_hold_no_answer_before_a_call():
     assert len(integers.unique()) > 1
 
 
+@pytest.mark.slow
 def test_replacing_torchs_functions_fools_only_the_solution(tmp_path):
     program = f"""
 import sys
@@ -261,6 +262,7 @@ def test_loading_says_what_is_wrong(tmp_path):
 QUEUES = "import os, sys; print('queues', os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS'), file=sys.stderr)\n"
 
 
+@pytest.mark.slow
 def test_a_benchmark_alone_asks_for_one_hardware_queue(work, monkeypatch):
     monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     (work / "solution.py").write_text(QUEUES)
@@ -269,6 +271,7 @@ def test_a_benchmark_alone_asks_for_one_hardware_queue(work, monkeypatch):
     assert "queues 32\n" in run(work, "-c", f"import benchmark, check\n{QUEUES}").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["check.py", "benchmark.py"])
 def test_a_kit_file_stands_alone_and_does_nothing_when_imported(name, tmp_path):
     shutil.copyfile(KIT / name, tmp_path / name)
@@ -303,6 +306,7 @@ FOUND_BY_CHECK = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", FOUND_BY_CHECK)
 def test_check_fails_a_wrong_solution_and_says_where(work, stem):
     done = checked(work, (SOLUTIONS / f"{stem}.py").read_text())
@@ -321,6 +325,7 @@ def solution(*tensors):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source, words",
     [
@@ -341,6 +346,7 @@ def test_check_explains_other_faults(work, source, words):
     assert done.stdout.splitlines()[-1] == "FAIL"
 
 
+@pytest.mark.slow
 def test_check_shows_the_solutions_own_error(work):
     done = checked(work, "def solution(*inputs):\n    raise ZeroDivisionError('by me')\n")
     assert done.returncode == 1
@@ -348,12 +354,14 @@ def test_check_shows_the_solutions_own_error(work):
     assert done.stderr.splitlines()[-1] == "ZeroDivisionError: by me"
 
 
+@pytest.mark.slow
 def test_check_without_a_solution(work):
     done = run(work, "check.py")
     assert done.returncode == 1
     assert "solution.py: no such file" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_failure(work):
     (work / "solution.py").write_text((SOLUTIONS / "wrong_zeros.py").read_text())
     first, second = (run(work, "check.py", "--seeds", "1", "--seed", "5").stdout for _ in range(2))
@@ -361,6 +369,7 @@ def test_a_seed_repeats_a_failure(work):
     assert "seed 5" in first
 
 
+@pytest.mark.slow
 def test_check_on_gpu_shapes_needs_a_gpu(work):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
@@ -380,6 +389,7 @@ SILENT_ABOUT = ("ceiling", "peak", "score", "evaluat", "benchmark of", "budget",
 NAMED = NAIVE + "\n\ndef other(a, b):\n    return a @ b\n"
 
 
+@pytest.mark.slow
 def test_check_finds_the_names_that_a_score_would_refuse(work):
     done = checked(work, NAMED)
     last = len(NAMED.splitlines())
@@ -388,6 +398,7 @@ def test_check_finds_the_names_that_a_score_would_refuse(work):
     assert [(use.line, use.name) for use in forbidden.forbidden(NAMED, PROBLEM.forbidden)] == [(last, "operator.matmul")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -409,6 +420,7 @@ def test_check_passes_what_is_taken_and_nothing_else(work, change, reason):
         assert not reason
 
 
+@pytest.mark.slow
 def test_check_refuses_a_link_as_the_collection_does(work):
     (work / "other.py").write_text(NAIVE)
     (work / "solution.py").symlink_to("other.py")
@@ -431,6 +443,7 @@ def test_the_prompt_and_a_command_tell_the_time(tmp_path):
     assert run(run_of.work, "time_left.py").stdout.startswith("0 min 0 s left")
 
 
+@pytest.mark.slow
 def test_benchmark_prints_a_row_for_each_shape(work):
     (work / "solution.py").write_text(NAIVE)
     done = run(work, "benchmark.py", "--windows", "3")
@@ -450,6 +463,7 @@ def test_benchmark_prints_a_row_for_each_shape(work):
     assert not [word for word in SILENT_ABOUT if word in done.stdout.lower()]
 
 
+@pytest.mark.slow
 def test_benchmark_rejects_a_wrong_output(work):
     (work / "solution.py").write_text((SOLUTIONS / "cheat_lazy_tensor.py").read_text())
     done = run(work, "benchmark.py", "--windows", "1")

@@ -167,6 +167,7 @@ def test_both_intervals_cover_what_they_name(count):
     assert 0.93 <= covered_others / 2000 <= 0.97
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_known(tmp_path: Path):
     arena: Arena = copy(tmp_path)
     for each in (*NAIVE, *GOOD, *POOR):
@@ -190,6 +191,7 @@ def test_the_command_says_what_is_known(tmp_path: Path):
     assert arena.refused("compare", "good", "poor", "--hardware", "b200").startswith("unknown hardware with runs 'b200'")
 
 
+@pytest.mark.slow
 def test_the_oracle_is_apart_from_naive_and_not_from_itself(tmp_path: Path):
     """As runs of the built-in models are stored: no two are equal."""
     arena: Arena = copy(tmp_path)
@@ -203,6 +205,7 @@ def test_the_oracle_is_apart_from_naive_and_not_from_itself(tmp_path: Path):
     assert "Not apart on these problems (p 1)." in arena("compare", "builtin/oracle", "builtin/oracle").out
 
 
+@pytest.mark.slow
 def test_sweeps_are_compared_by_their_own_runs(tmp_path: Path):
     arena: Arena = copy(tmp_path)
     for each in (*NAIVE, *GOOD, *POOR):

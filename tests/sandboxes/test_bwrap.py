@@ -252,6 +252,7 @@ print(running.limits.get("processes"), running.limits["memory"], running.limits[
 """
 
 
+@pytest.mark.slow
 def test_a_plain_user_has_the_same_sandbox(bwrap_backend, as_a_plain_user):
     done = as_a_plain_user(PLAIN)
     lines = done.stdout.splitlines()

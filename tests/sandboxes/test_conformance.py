@@ -126,6 +126,7 @@ def test_a_passed_socket_carries_packets_and_memory(backend):
     os.close(memory)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed here, so a sandbox has none")
 def test_torch_works_inside_without_a_message(backend):
     assert backend.python("import torch; print((torch.ones(3) @ torch.ones(3)).item())") == (0, "3.0\n", "")
@@ -522,6 +523,7 @@ def test_kill_from_another_thread_ends_a_wait(backend):
         assert running.wait(10) == 137
 
 
+@pytest.mark.slow
 def test_a_slow_death_is_reaped_before_the_next_start(backend):
     with backend.ready("python", "-c", SLOW_DEATH, "60") as running:
         running.proof_s = 0.05
@@ -533,6 +535,7 @@ def test_a_slow_death_is_reaped_before_the_next_start(backend):
         assert not Path(f"/proc/{running.pid}").exists()
 
 
+@pytest.mark.slow
 def test_the_commands_end_shows_before_the_sandbox_is_empty(backend):
     with backend.ready("python", "-c", SLOW_DEATH, "0.2") as running:
         poll = select.poll()

@@ -51,6 +51,7 @@ def test_no_link_is_followed(folders, tmp_path):
     assert (target / "pipe").is_fifo()
 
 
+@pytest.mark.slow
 def test_a_tree_may_be_three_thousand_folders_deep(folders):
     source, target = folders
     program = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nopen('last', 'w').write('found')"

@@ -153,6 +153,7 @@ def test_a_missing_package_is_named():
     assert "pip install 'arena[docker]'" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_the_self_test_runs_each_time(docker_host):
     began_ns = time.time_ns()
     assert docker.missing() is None and docker.missing() is None
@@ -166,6 +167,7 @@ def test_an_engine_is_described(docker_host):
     assert docker.describe().startswith("engine ") and docker_host in docker.describe()
 
 
+@pytest.mark.slow
 def test_doctor_reports_the_engine(docker_host):
     doctor = [sys.executable, "-m", "arena", "doctor"]
     report = subprocess.run(doctor, cwd=ROOT, capture_output=True, text=True).stderr

@@ -114,12 +114,14 @@ for program in (
 """
 
 
+@pytest.mark.slow
 def test_a_watched_workspace_cannot_hide_large_files(bwrap_backend, as_a_plain_user):
     hidden, nameless = as_a_plain_user(WATCHED).stdout.splitlines()
     assert re.fullmatch(r"137 its workspace could not be measured: du: cannot read directory '.*/d': Permission denied", hidden)
     assert re.fullmatch(r"137 the disk of its workspace lost 11\d{8} bytes, and the workspace may have 8388608", nameless)
 
 
+@pytest.mark.slow
 def test_a_workspace_in_motion_is_measured(tmp_path):
     for number in range(200):
         (tmp_path / f"{number}" / "a").mkdir(parents=True)

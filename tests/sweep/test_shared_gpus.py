@@ -34,6 +34,7 @@ def arena(tmp_path: Path) -> Arena:
     return copy(tmp_path)
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_sessions_take_turns_and_the_record_says_so(arena: Arena) -> None:
     model = arena.harness("turns", "python", "-c", AGENT)
@@ -51,6 +52,7 @@ def test_sessions_take_turns_and_the_record_says_so(arena: Arena) -> None:
     assert b"GPU by turns" in arena.board()["LEADERBOARD.md"]
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_a_killed_session_gives_its_turn_to_the_next(arena: Arena) -> None:
     hold = 'import subprocess; subprocess.run(["gpu", "sleep", "654"])'

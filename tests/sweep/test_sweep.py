@@ -28,6 +28,7 @@ def arena(tmp_path: Path) -> Arena:
     return copy(tmp_path)
 
 
+@pytest.mark.slow
 def test_every_trial_is_played_and_scored_once(arena: Arena) -> None:
     file = written(arena, trials=2, cell={"models": ["nop", "cheat/read_host"]}, place={"parallel": 2})
     done = arena("sweep", file, "--json")
@@ -58,6 +59,7 @@ def test_every_trial_is_played_and_scored_once(arena: Arena) -> None:
             assert not at_work
 
 
+@pytest.mark.slow
 def test_a_dry_run_starts_and_writes_nothing(arena: Arena) -> None:
     done = arena("sweep", written(arena, trials=3), "--dry-run")
     assert done.code == 0, done.err
@@ -70,6 +72,7 @@ def test_a_dry_run_starts_and_writes_nothing(arena: Arena) -> None:
     assert not (arena.home / "sweeps").exists() and not arena.runs
 
 
+@pytest.mark.slow
 def test_the_file_of_a_sweep_from_options_is_kept(arena: Arena) -> None:
     words = ("sweep", "-m", "nop", "-p", "paged_attention", "-n", "2", "--name", "flags", "--hardware", "cpu", "--budget", "1m")
     assert arena(*words).code == 0
@@ -101,6 +104,7 @@ def test_a_name_or_a_file_that_is_not_there(arena: Arena) -> None:
     assert "give a file, the name of a sweep, or --problem, --name" in arena.refused("sweep", "-m", "nop")
 
 
+@pytest.mark.slow
 def test_a_problem_that_changed_ends_the_sweep(arena: Arena) -> None:
     file = written(arena, trials=2)
     assert arena("sweep", file).code == 0
@@ -136,6 +140,7 @@ def test_a_cell_that_is_sure_enough_has_no_further_trial(arena: Arena) -> None:
     assert [trial["next"] for trial in arena.json("sweep", "made", "--status")["trials"]] == ["done"] * 16 + ["spared"] * 2
 
 
+@pytest.mark.slow
 def test_one_process_works_on_a_sweep(arena: Arena) -> None:
     arena.harness("sleeps", "python", "-c", "import time; time.sleep(600)")
     file = written(arena, cell={"models": ["sleeps-model"]})
@@ -145,6 +150,7 @@ def test_one_process_works_on_a_sweep(arena: Arena) -> None:
         process.send_signal(signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_first_interrupt_waits_for_the_sessions_at_work(arena: Arena) -> None:
     sleeps = 'import time; time.sleep(4); print(\'{"type": "end"}\')'
     model = arena.harness("sleeps", "python", "-c", sleeps)
@@ -181,6 +187,7 @@ def test_a_killed_sweep_goes_on(arena: Arena, moment: str) -> None:
     assert len(arena.runs) == 1 or moment == "playing"
 
 
+@pytest.mark.slow
 def test_an_account_at_fault_closes_its_route_and_no_other(arena: Arena, tmp_path: Path) -> None:
     with started(tmp_path / "stub.jsonl", "--mode", "no_credit") as stub:
         env = asking(arena, stub)
@@ -194,6 +201,7 @@ def test_an_account_at_fault_closes_its_route_and_no_other(arena: Arena, tmp_pat
     }
 
 
+@pytest.mark.slow
 def test_a_provider_that_fails_pauses_its_route(arena: Arena, tmp_path: Path) -> None:
     given = {"retry": {"provider_error": 1, "after": "1s"}, "stop": {"route_failures": 2, "pause": "2s"}}
     cell = {"models": ["dry/m"], "patience": "1s"}
@@ -213,6 +221,7 @@ def test_a_provider_that_fails_pauses_its_route(arena: Arena, tmp_path: Path) ->
     assert [entry["counted"] for entry in entries] == [0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("priced", "done"), [(True, 3), (False, 2)], ids=["known", "unknown"])
 def test_a_cost_cap_is_never_passed(arena: Arena, tmp_path: Path, priced: bool, done: int) -> None:
     """An answer costs 0.0001 USD, the second of a session twice as much. A session of unknown cost counts with all it may use."""
@@ -230,6 +239,7 @@ def test_a_cost_cap_is_never_passed(arena: Arena, tmp_path: Path, priced: bool, 
         assert state["spent_usd"] <= 0.0012
 
 
+@pytest.mark.slow
 def test_sessions_that_cannot_begin_are_given_up(arena: Arena) -> None:
     model = arena.harness("sleeps", "python", "-c", "import time; time.sleep(3)")
     file = written(arena, trials=2, cell={"models": [model]}, place={"parallel": 1}, retry={"interrupted": 1})
@@ -249,6 +259,7 @@ def test_the_manifest_names_the_sweep(arena: Arena) -> None:
     assert (arena.home / "sweeps" / "made" / "children.log").exists()
 
 
+@pytest.mark.slow
 def test_no_session_starts_after_the_time_to_stop(arena: Arena) -> None:
     file = written(arena, stop={"at": "2020-01-01T00:00Z"})
     done = arena("sweep", file)
@@ -257,6 +268,7 @@ def test_no_session_starts_after_the_time_to_stop(arena: Arena) -> None:
     assert "stop.at" in arena.refused("sweep", written(arena, stop={"at": "08:00:00"}), "--dry-run")
 
 
+@pytest.mark.slow
 def test_two_parts_of_a_sweep_are_the_whole(arena: Arena) -> None:
     file = written(arena, trials=3, cell={"models": ["nop"]})
     assert "give the part and their number" in arena.refused("sweep", file, "--shard", "3/2")

@@ -232,6 +232,7 @@ def test_a_repeated_exchange_does_nothing_twice(tmp_path: Path) -> None:
     assert done.code == 1, "a machine to which the head says nothing more ends itself"
 
 
+@pytest.mark.slow
 def test_a_machine_holds_nothing_on_its_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It looks at them in a process that ends: what it held there itself would refuse every score."""
 

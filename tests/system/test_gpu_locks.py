@@ -94,6 +94,7 @@ for words in (["run", "-m", "nop", *cell], ["score", "solution.py", *cell], ["ju
 """
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_commands_of_one_score_take_the_lock_too(tmp_path: Path) -> None:
     done = copy(tmp_path).python(COMMANDS)

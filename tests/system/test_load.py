@@ -14,6 +14,7 @@ from arena.system.load import Load, User, between
 LOOK = "import json; from arena.system import load; print(json.dumps([load.look(1.0).busy, load.look(1.0)]))"
 
 
+@pytest.mark.slow
 def test_spinning_processes_make_the_machine_busy() -> None:
     with spinning(2 * len(os.sched_getaffinity(0))) as pids:
         # In a process of its own, of which those that spin are no descendants.

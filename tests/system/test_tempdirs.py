@@ -49,6 +49,7 @@ def killed() -> Path:
     return left
 
 
+@pytest.mark.slow
 def test_a_folder_is_private_and_ends_with_its_block(place: Path) -> None:
     with tempdirs.folder() as one, tempdirs.folder() as two:
         assert one != two and {one.parent, two.parent} == {place}
