@@ -103,13 +103,13 @@ def measured(options: argparse.Namespace, first_process: int) -> list[Round]:
         start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env, absent=problem.absent_libraries)
         workers = building.start_workers(context, start, stack)
         twin = stack.enter_context(start())
-        for worker in (twin, *(worker for _, worker in workers)):
+        for worker in (twin, *(own.worker for own in workers)):
             worker.wait_until_ready(context.memory)
-        first, second = ([own_us(context, worker, shapes) for _, worker in workers] for _ in range(2))
-        building.build(context, [(worker, shapes) for _, worker in workers], None, lambda text: None)
-        for index, (worker_stack, worker) in enumerate(workers):
-            process, mapping = first_process + index, 0
-            with worker_stack:
+        first, second = ([own_us(context, own.worker, shapes) for own in workers] for _ in range(2))
+        building.build(context, [(own, shapes) for own in workers], None, lambda text: None)
+        for index, own in enumerate(workers):
+            process, mapping, worker = first_process + index, 0, own.worker
+            with own:
                 for number in range(options.rounds):
                     evaluation._settled_gb_s(device.anchor_gb_s)
                     twin.resume()

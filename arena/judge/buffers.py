@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack, closing
 
 from arena.judge.context import CHECKED_CALLS, ScoringContext
 from arena.judge.problem_code import Shape
@@ -33,7 +34,9 @@ def reserve(context: ScoringContext, worker: Worker, *sizes_bytes: int) -> None:
         return
     release(context, worker)  # before the larger ones come, so that both need not fit
     worker.resume()
-    inputs, outputs = (context.memory.buffer(size_bytes) for size_bytes in wanted_bytes)
+    with ExitStack() as stack:  # the first is not kept where there is no memory for the second
+        inputs, outputs = (stack.enter_context(closing(context.memory.buffer(size_bytes))) for size_bytes in wanted_bytes)
+        stack.pop_all()
     worker.buffers = inputs, outputs
     worker.order("map", fds=[inputs.fd, outputs.fd], limit_s=context.sampling.call_limit_s, bytes=wanted_bytes)
 

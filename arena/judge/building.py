@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Self
 
 from arena.errors import ArenaError
 from arena.judge import buffers, kernels, timing
@@ -18,14 +19,42 @@ Report = Callable[[str], None]
 """Receives a line on what the judge is doing, for a person to read."""
 Start = Callable[[], AbstractContextManager[Worker]]
 """Starts a fresh worker with the submission."""
-TimedWorker = tuple[ExitStack, Worker]
-"""A stack whose end is the worker's, and a worker to be timed."""
-Job = tuple[Worker, tuple[Shape, ...]]
-"""A worker, and the shapes that it is to build for."""
 Failure = Rejection | MemoryError | OSError | RuntimeError
 """Of a worker, or of the judge beside it: torch raises RuntimeError when memory is short."""
 COUNTERS_REST_S = 120.0
 """How long the counters' worker may build when all others have built."""
+
+
+class OwnWorker:
+    """A worker that ends with this block, or earlier, and that another may replace."""
+
+    def __init__(self, start: Start, prepare: Callable[[Worker], None]) -> None:
+        self._start, self._stack = start, ExitStack()
+        self.prepare = prepare
+        """What is done in a worker before it loads the submission."""
+        self.worker = self._stack.enter_context(start())
+        self.replaced = False
+        """Whether it has not the worker any more that it began with."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: Any) -> bool | None:  # noqa: ANN401  as of any context manager
+        return self._stack.__exit__(*exception)
+
+    def end(self) -> None:
+        """End the worker."""
+        self.replaced = True
+        self._stack.close()
+
+    def replace(self) -> None:
+        """Start another in the place of one that has ended, and prepare it."""
+        self.worker = self._stack.enter_context(self._start())
+        self.prepare(self.worker)
+
+
+Job = tuple[OwnWorker, tuple[Shape, ...]]
+"""A worker, and the shapes that it is to build for."""
 
 
 def built(
@@ -35,7 +64,7 @@ def built(
     shapes_by_process: list[tuple[Shape, ...]],
     counters: kernels.Counters | None,
     report: Report,
-) -> tuple[list[TimedWorker], list[list[Overhead]]]:
+) -> tuple[list[OwnWorker], list[list[Overhead]]]:
     """Fresh workers that have built the submission, each for its shapes, and the judge's own part of the windows in each."""
     workers = start_workers(context, start, stack)
     overheads = own_parts(context, workers, shapes_by_process)
@@ -43,25 +72,26 @@ def built(
     return workers, overheads
 
 
-def start_workers(context: ScoringContext, start: Start, stack: ExitStack) -> list[TimedWorker]:
-    """The workers to be timed, started together, since none has the submission yet; leaving its own stack ends each."""
-    workers = list[TimedWorker]()
-    for _ in range(context.sampling.processes):
-        worker_stack = stack.enter_context(ExitStack())
-        workers.append((worker_stack, worker_stack.enter_context(start())))
-    return workers
+def timed_worker(context: ScoringContext, start: Start, stack: ExitStack) -> OwnWorker:
+    """A worker to be timed, which ends with the stack at the latest."""
+    return stack.enter_context(OwnWorker(start, lambda worker: worker.wait_until_ready(context.memory)))
 
 
-def jobs(workers: list[TimedWorker], shapes_by_process: list[tuple[Shape, ...]]) -> list[Job]:
+def start_workers(context: ScoringContext, start: Start, stack: ExitStack) -> list[OwnWorker]:
+    """The workers to be timed, started together, since none has the submission yet."""
+    return [timed_worker(context, start, stack) for _ in range(context.sampling.processes)]
+
+
+def jobs(workers: list[OwnWorker], shapes_by_process: list[tuple[Shape, ...]]) -> list[Job]:
     """What each of these workers is to build. None may have been started."""
-    return [(worker, shapes) for (_, worker), shapes in zip(workers, shapes_by_process, strict=True)] if workers else []
+    return list(zip(workers, shapes_by_process, strict=True)) if workers else []
 
 
 def own_parts(
-    context: ScoringContext, workers: list[TimedWorker], shapes_by_process: list[tuple[Shape, ...]]
+    context: ScoringContext, workers: list[OwnWorker], shapes_by_process: list[tuple[Shape, ...]]
 ) -> list[list[Overhead]]:
     """For each worker, the judge's own part of the windows of its shapes."""
-    return [own_part(context, *job) for job in jobs(workers, shapes_by_process)]
+    return [own_part(context, own.worker, shapes) for own, shapes in jobs(workers, shapes_by_process)]
 
 
 def own_part(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...]) -> list[Overhead]:
@@ -78,7 +108,8 @@ def own_part(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...])
 def build(context: ScoringContext, to_build: list[Job], counters: kernels.Counters | None, report: Report) -> None:
     """Load the submission in each worker and call it once on each of its shapes, which may compile. Stop them afterwards.
 
-    On a GPU all do so at once, and memory may be too short for that. Those that fail then build once more, one after the other.
+    On a GPU all do so at once, and memory may be too short for that. Others then build in the place of those that fail, one after
+    the other.
     """
     report("building")
     at_once = len(to_build) + 1 if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
@@ -87,7 +118,7 @@ def build(context: ScoringContext, to_build: list[Job], counters: kernels.Counte
     with context.stopwatch.phase("build"), threads as pool:
         try:
             counting = pool.submit(counters.build, context.problem.shapes["gpu"]) if counters else None
-            for job, done in [(job, pool.submit(timing.build, context, *job)) for job in to_build]:
+            for job, done in [(job, pool.submit(timing.build, context, job[0].worker, job[1])) for job in to_build]:
                 try:
                     done.result()
                 except (Rejection, MemoryError, OSError, RuntimeError) as failure:
@@ -105,22 +136,26 @@ def build(context: ScoringContext, to_build: list[Job], counters: kernels.Counte
                 counters.restart()
                 _await_counters(counters, pool.submit(counters.build, context.problem.shapes["gpu"]))
         except BaseException:  # one failed, or Ctrl-C: the threads of the others wait for compilers, which end now
-            for worker, _ in to_build:
-                worker.begin_kill()
+            for own, _ in to_build:
+                own.worker.begin_kill()
             if counters:
                 counters.begin_kill()
             raise
 
 
 def _build_alone(context: ScoringContext, failed: list[tuple[Job, Failure]]) -> None:
-    """Build again where it failed, with all others stopped. What fails now is the submission's own: the first verdict stands."""
-    for (worker, _), failure in failed:
+    """Build where it failed, with all others stopped. What fails now is the submission's own: the first verdict stands.
+
+    In fresh workers: a second import in the same process may fail (a library of torch's is registered once), and keeps the memory
+    that the first one holds.
+    """
+    for (own, _), failure in failed:
         with _standing(failure):
-            worker.order("trim", limit_s=context.sampling.call_limit_s)
-            worker.set_aside()
-    for job, failure in failed:
+            own.end()
+    for (own, shapes), failure in failed:
         with _standing(failure):
-            timing.build(context, *job)
+            own.replace()
+            timing.build(context, own.worker, shapes)
 
 
 @contextmanager

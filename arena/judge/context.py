@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -68,6 +68,8 @@ class ScoringContext:
     stopwatch: Stopwatch
     notes: list[str] = field(default_factory=list)
     """What went otherwise than usual, for the record of the score."""
+    strangers: Callable[[], list[int]] = list
+    """Pids of processes that compute on the device now and are neither the judge nor in a sandbox."""
     _layouts: dict[tuple[object, ...], Layout] = field(default_factory=dict)
 
     def ceiling(self, shape: Shape) -> Ceiling:

@@ -16,7 +16,7 @@ from arena.judge.context import CHECKED_CALLS, ScoringContext, shape_text
 from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead, usual
 from arena.judge.problem_code import Shape
-from arena.judge.rejection import Rejection
+from arena.judge.rejection import Rejection, crowded
 from arena.judge.score_math import median_of_processes
 from arena.judge.verify import worse
 from arena.judge.worker_client import Uncapturable, Worker
@@ -92,14 +92,20 @@ def run(
     with ExitStack() as stack:
         # A machine with a GPU has spare cores: all workers import torch and compile at once, while nothing is timed.
         workers = building.start_workers(context, start, stack) if context.memory.kind == "cuda" and not shared else []
-        with start() as checker:
+
+        def prepare(worker: Worker) -> None:
+            worker.wait_until_ready(context.memory)
+            if not shared:
+                buffers.reserve_for(context, worker, _trial_sets(context, checked), hidden=True)
+
+        with building.OwnWorker(start, prepare) as own:
             overheads = building.own_parts(context, workers, shapes_by_process)
-            checker.wait_until_ready(context.memory)
+            prepare(own.worker)
             if shared:
-                raise Untimed(_check_one_by_one(context, checker, checked, report))
-            buffers.reserve_for(context, checker, _trial_sets(context, checked), hidden=True)
-            jobs = [(checker, checked), *building.jobs(workers, shapes_by_process)]
+                raise Untimed(_check_one_by_one(context, own.worker, checked, report))
+            jobs = [(own, checked), *building.jobs(workers, shapes_by_process)]
             building.build(context, jobs, counters if workers else None, report)
+            checker = own.worker
             with context.stopwatch.phase("check"):
                 _check(context, checker, checked, report)
             with context.stopwatch.phase("benchmark"):
@@ -114,6 +120,7 @@ def run(
     def again(why: str) -> list[ProcessResult]:
         """Time all in fresh workers: those that have loaded the submission may have kernels that lengthen what is measured."""
         nonlocal specs, unfit
+        stuck = None if results else unfit
         while True:
             report(f"timing again, {why}")
             if counters:
@@ -128,10 +135,11 @@ def run(
                     )
             except Unqueued as unqueued:
                 specs, why, unfit = _without_graphs(specs, uncaptured, scored, unqueued), WITHOUT_GRAPHS, unqueued
+                stuck = unqueued
             except (ArenaError, OSError, RuntimeError) as failure:  # what is left of the stuck worker may hold what is needed
-                if unfit is None:
+                if stuck is None:
                     raise
-                raise unfit from failure
+                raise stuck from failure
 
     results = results or again(WITHOUT_GRAPHS)
     larger = _enlarged(context, shapes, specs, results)
@@ -153,7 +161,7 @@ def runs_of(results: list[ProcessResult], number: int) -> list[timing.ShapeTimin
 
 def _time_all(
     context: ScoringContext,
-    workers: list[building.TimedWorker],
+    workers: list[building.OwnWorker],
     overheads: list[list[Overhead]],
     start: Start,
     shapes_by_process: list[tuple[Shape, ...]],
@@ -171,28 +179,33 @@ def _time_all(
 
     with_evidence = context.memory.kind == "cuda" and context.sampling.kernels
     results, usual_overheads = list[ProcessResult](), usual(overheads)
-    for number, ((worker_stack, worker), shapes) in enumerate(zip(workers, shapes_by_process, strict=True), start=1):
+    for number, (own, shapes) in enumerate(zip(workers, shapes_by_process, strict=True), start=1):
         report(f"timing, process {number} of {len(workers)}")
         last = evidence if number == len(workers) and with_evidence else None
         arguments = (anchor, shapes, specs[: len(shapes)], len(scored), last)
-        with worker_stack:
-            result = _time_process(context, worker, overheads[number - 1], *arguments, usual_gb_s=_usual_gb_s(context, results))
+        # The usual overheads where others have loaded the submission: its kernels could lengthen what is measured.
+        parts = usual_overheads[: len(shapes)] if own.replaced else overheads[number - 1]
+        with own:
+            result = _time_process(context, own.worker, parts, *arguments, usual_gb_s=_usual_gb_s(context, results))
         for _ in range(context.sampling.repeats):
             if result.drift() <= context.sampling.drift:
                 break
             report(f"timing, process {number} of {len(workers)} again: the device did not keep its speed")
             dropped = (*result.dropped, result.anchors_gb_s)
-            # With the usual overheads: by now others have loaded the submission, whose kernels could lengthen what is measured.
             with ExitStack() as stack:
                 try:
-                    another = stack.enter_context(start())
-                    another.wait_until_ready(context.memory)
-                except (ArenaError, OSError, RuntimeError) as failure:  # the loaded ones may hold all memory: the result stands
-                    result = result.noting([(f"no process could be started to time it again: {failure}",)] * len(shapes))
+                    another = building.timed_worker(context, start, stack)
+                    another.prepare(another.worker)
+                    building.build(context, [(another, shapes)], None, report)
+                except (Rejection, ArenaError, OSError, RuntimeError) as failure:
+                    if isinstance(failure, Rejection) and not crowded(failure):
+                        raise
+                    # The others may hold all memory: the result stands.
+                    result = result.noting([(f"no other process could be had to time it again: {failure}",)] * len(shapes))
                     break
-                building.build(context, [(another, shapes)], None, report)
                 usual_gb_s = _usual_gb_s(context, [*results, result])
-                result = _time_process(context, another, usual_overheads[: len(shapes)], *arguments, usual_gb_s=usual_gb_s)
+                parts = usual_overheads[: len(shapes)]
+                result = _time_process(context, another.worker, parts, *arguments, usual_gb_s=usual_gb_s)
                 result = replace(result, dropped=dropped)
         results.append(result)
     return results
@@ -234,7 +247,7 @@ def _enlarged(
 
 def _faster(before: WindowSpec, after: WindowSpec) -> tuple[str, ...]:
     text = f"calls were faster than when the judge chose {before.calls} for a window: timed again with {after.calls}"
-    return () if before == after else (text,)
+    return () if before.calls == after.calls else (text,)
 
 
 def _trial_sets(context: ScoringContext, shapes: tuple[Shape, ...]) -> list[tuple[Shape, int]]:
@@ -298,7 +311,8 @@ def _check_one_by_one(context: ScoringContext, worker: Worker, shapes: tuple[Sha
     """Build for each shape when its turn comes, the smallest first: most wrong solutions fail on any, and soonest there."""
     worst: Errors = dict.fromkeys(context.problem.tolerance, 0.0)
     if context.memory.kind == "cuda":  # before the submission can hoard the device's memory
-        buffers.reserve_for(context, worker, [(shape, CHECKED_CALLS) for shape in shapes], hidden=True)
+        with context.memory.turn():
+            buffers.reserve_for(context, worker, [(shape, CHECKED_CALLS) for shape in shapes], hidden=True)
     with context.stopwatch.phase("build"):
         timing.build(context, worker, ())
     for shape in sorted(shapes, key=context.set_bytes):
@@ -342,13 +356,16 @@ def _window_specs(
                 for shape, spec in zip(group, captured, strict=True) if number else ():
                     timing.try_window(context, worker, shape, *spec)
                 found[number] = captured
-        except Uncapturable:
-            pass
-        except Rejection as rejection:
-            # Right call by call and wrong in a graph: a capture silently leaves out work on the legacy stream, for one. A graph
-            # of very many kernels may not fit into the queue behind the gate.
-            if rejection.verdict not in ("incorrect", "timed_out"):
-                raise
+        except (Uncapturable, Rejection) as failure:
+            why = f"they cannot be captured in a CUDA graph{failure}"
+            if isinstance(failure, Rejection):
+                # Right call by call and wrong in a graph: a capture silently leaves out work on the legacy stream, for one. A
+                # graph of very many kernels may not fit into the queue behind the gate.
+                if failure.verdict not in ("incorrect", "timed_out"):
+                    raise
+                why = f"in a CUDA graph they were {failure.verdict} ({failure.message})"
+            calls = "calls" if found == uncaptured else "calls on latency shapes"
+            context.notes.append(f"{calls} are timed one by one: {why}")
     return [*found[0], *found[1]], [*uncaptured[0], *uncaptured[1]]
 
 

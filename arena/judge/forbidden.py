@@ -25,7 +25,7 @@ class Use(NamedTuple):
 
 
 def forbidden(source: str, names: Iterable[str]) -> list[Use]:
-    """Every use of a forbidden dotted name, in time linear in the source; raises what `ast.parse` raises.
+    """Every use of a forbidden dotted name, in time linear in the tree of the source; raises what `ast.parse` raises.
 
     `pkg.*` covers a module, `pkg.x*` all names with that beginning, `torch.Tensor.x` any `.x` of what may be a tensor, and
     `operator.matmul` also `@`.

@@ -1,6 +1,6 @@
 """What a name in a source may stand for: imports, assignments, loops, defaults and returns, followed to dotted paths in a scope.
 
-A static guess that errs towards too much (`may be a tensor`), in time linear in the source.
+A static guess that errs towards too much (`may be a tensor`), in time linear in the tree of the source.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ ANY = "torch.Tensor"
 """The value of an expression that may be a tensor. Other values: a dotted path, OWN, NATIVE, and `f()` for the source's own
 function or class f. The key `f()` holds what a call of f returns, and the key `.x` holds what is stored as an attribute x."""
 OWN = "<own>"
-"""A constant or an instance of the source's own class. Its methods are not a tensor's; its fields may be tensors."""
+"""A constant, a container or an instance of the source's own class. Its methods are not a tensor's; its fields and parts may be
+tensors."""
 NATIVE = "<native>"
 """A library that the source built or loaded. Its members are its own; what a call returns may be a tensor."""
 METHODS = ANY + "."
 LOADERS = ("ctypes.", "torch.utils.cpp_extension.", "torch.ops.load_library", "importlib.util.", "triton.")
-PLAIN = {"builtins.int", "builtins.float", "builtins.bool", "builtins.str", "types.SimpleNamespace"}
+BUILTINS = ("bool", "dict", "float", "int", "len", "list", "set", "sorted", "str", "tuple")
+PLAIN = {"types.SimpleNamespace", *(f"builtins.{name}" for name in BUILTINS)}
+"""What returns no tensor, though it may return a container of tensors."""
 IMPORTERS = {"builtins.__import__", "importlib.__import__", "importlib.import_module"}
 GETTERS = ("operator.attrgetter:", "operator.methodcaller:")
 MOST = 8
@@ -194,6 +197,8 @@ def values_of(node: ast.expr, bound: Bound, seen: Seen, levels: int = MOST) -> V
             return values(one) | values(other)
         case ast.BoolOp(_, sides) | ast.Tuple(sides) | ast.List(sides) | ast.Set(sides) | ast.Dict(_, sides) if sides:
             return _union(values(side) for side in sides)
+        case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.ListComp() | ast.SetComp() | ast.DictComp():
+            return Values({OWN})
     return UNKNOWN
 
 

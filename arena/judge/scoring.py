@@ -87,7 +87,8 @@ def score(
                 raise JudgeError(reason)
             published = device.sampling
             sampling = replace(sampling or published, cold_bytes=published.cold_bytes)
-            context = ScoringContext(problem, code, device.record, device.memory, sampling, seeds, stopwatch, notes)
+            given = (device.record, device.memory, sampling, seeds, stopwatch, notes, device.strangers)
+            context = ScoringContext(problem, code, *given)
             before = device.conditions()
             start = partial(worker_client.start, submission, sandbox=sandbox, logs=logs, total_limit_s=sampling.total_limit_s)
             start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env, note=notes.append)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from arena.errors import JudgeError
 from arena.judge import gpu_window
 from arena.judge.buffers import place
 from arena.judge.context import CHECKED_CALLS, SHORTEST_CALL_S, ScoringContext
@@ -140,6 +141,9 @@ def time_shape(
             disturbed.append(rejection.message)
             if len(disturbed) == TIMING_TRIES:
                 text = f"Timing was disturbed in each of {TIMING_TRIES} tries: {'; '.join(disturbed)}"
+                if pids := ", ".join(map(str, context.strangers())):
+                    remedy = "a score needs it alone: end them or choose another GPU"
+                    raise JudgeError(f"Other processes compute on the GPU (pid {pids}); {remedy}. {text}") from None
                 raise Disturbed("cheated", text, shape=rejection.shape, input_class=rejection.input_class) from None
             time.sleep(RETRY_PAUSE_S * len(disturbed))
 

@@ -36,7 +36,8 @@ def written(outputs: Inputs, problem: Problem, shape: Shape) -> None:
     """Reject outputs (a row for each call) that hold NaN somewhere, as before the call. For inputs with finite answers only."""
     for tensor, rows in zip(problem.outputs, outputs, strict=True):
         if rows.is_floating_point() and bool((left := rows.isnan().any(1)).any()):
-            text = f"Call {int(left.nonzero()[0])} of {len(rows)} left elements of {tensor.name} unwritten, or wrote NaN"
+            which = f"Call {int(left.nonzero()[0]) + 1} of {len(rows)}" if len(rows) > 1 else "A call"
+            text = f"{which} left elements of {tensor.name} unwritten, or wrote NaN"
             raise Rejection("incorrect", text, shape=shape, input_class="public")
 
 

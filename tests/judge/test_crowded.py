@@ -1,8 +1,9 @@
-"""On a GPU all workers build at once. Where memory is too short for that, those that failed build again, one after the other."""
+"""On a GPU all workers build at once. Where memory is too short for that, others build in the place of those that failed."""
 
 import threading
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from arena.errors import SandboxError  # noqa: E402
 from arena.judge import building  # noqa: E402
+from arena.judge.building import OwnWorker  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
 
 LINE = "solution() raised an exception; its last line on stderr: torch.OutOfMemoryError: CUDA out of memory."
@@ -45,18 +47,12 @@ class Room:
 class Worker:
     """One that notes what happens to it."""
 
-    def __init__(self, room: Room, trim_fails: Exception | None = None) -> None:
-        self.room, self.trim_fails, self.happened = room, trim_fails, list[str]()
+    def __init__(self, happened: list[str], room: Room) -> None:
+        self.happened, self.room = happened, room
 
     def load(self, limit_s: float) -> None:
         self.happened.append("load")
         self.room.load()
-
-    def order(self, op: str, limit_s: float) -> None:
-        self.happened.append(op)
-        if self.trim_fails:
-            raise self.trim_fails
-        self.room.together = None  # from here on one after the other
 
     def set_aside(self) -> None:
         self.happened.append("set aside")
@@ -65,7 +61,31 @@ class Worker:
         self.happened.append("kill")
 
 
-def built(workers: list[Worker], kind: str = "cuda", counters: Any = None) -> tuple[list[str], list[str]]:
+def own_worker(room: Room, end_fails: Exception | None = None, start_fails: Exception | None = None) -> OwnWorker:
+    """A worker, and those that come in its place. All note what happens in one list, `happened` of each."""
+    happened = list[str]()
+
+    @contextmanager
+    def start() -> Iterator[Any]:
+        if happened:
+            room.together = None  # from here on one after the other
+            if start_fails:
+                raise start_fails
+        happened.append("start")
+        yield Worker(happened, room)
+        happened.append("end")
+        if end_fails:
+            raise end_fails
+
+    return OwnWorker(start, lambda worker: happened.append("prepare"))
+
+
+def happened(workers: list[OwnWorker]) -> list[list[str]]:
+    """To each, and to those in its place."""
+    return [own.worker.happened for own in workers]  # type: ignore[attr-defined]
+
+
+def built(workers: list[OwnWorker], kind: str = "cuda", counters: Any = None) -> tuple[list[str], list[str]]:
     """Build in all of them: what the judge reports, and what it notes in the record."""
     memory = SimpleNamespace(kind=kind, use_in_thread=lambda: None)
     sampling = SimpleNamespace(build_limit_s=1.0, call_limit_s=1.0)
@@ -80,30 +100,33 @@ def built(workers: list[Worker], kind: str = "cuda", counters: Any = None) -> tu
 def test_memory_that_is_short_for_all_at_once_is_no_verdict(failure: Exception) -> None:
     """Be it a worker or the judge, who makes its inputs, that found too little."""
     room = Room(1, failure)
-    workers = [Worker(room) for _ in range(WORKERS)]
+    workers = [own_worker(room) for _ in range(WORKERS)]
     reported, notes = built(workers)
     assert reported == ["building", "building again, one after the other: 3 of 3 workers at once reported that memory was short"]
     assert notes == ["builds were repeated, one after the other: 3 of 3 workers at once reported that memory was short"]
-    assert [worker.happened for worker in workers] == [["load", "trim", "set aside", "load", "set aside"]] * 3
+    assert happened(workers) == [["start", "load", "end", "start", "prepare", "load", "set aside"]] * 3
+    assert all(own.replaced for own in workers)
 
 
 def test_memory_that_is_short_for_one_alone_is_the_first_verdict() -> None:
     room = Room(0, Rejection("crashed", LINE))
-    workers = [Worker(room) for _ in range(WORKERS)]
+    workers = [own_worker(room) for _ in range(WORKERS)]
     with pytest.raises(Rejection, match="CUDA out of memory"):
         built(workers)
-    assert [worker.happened.count("load") for worker in workers] == [2, 1, 1]
-    assert all(worker.happened[-1] == "kill" for worker in workers)
+    assert [each.count("load") for each in happened(workers)] == [2, 1, 1]
+    assert all(each[-1] == "kill" for each in happened(workers))
 
 
 @pytest.mark.parametrize(
     "later", [Rejection("crashed", "No order could be sent"), SandboxError("not stopped"), RuntimeError("CUDA")]
 )
-def test_no_later_failure_replaces_a_verdict(later: Exception) -> None:
-    """A worker may have ended, or have processes that do not stop: a failure of the judge would not count."""
+@pytest.mark.parametrize("when", ["end_fails", "start_fails"])
+def test_no_later_failure_replaces_a_verdict(when: str, later: Exception) -> None:
+    """The worker may have processes that do not end, or another may not start: a failure of the judge would not count."""
     room = Room(1, Rejection("crashed", LINE))
+    fails: dict[str, Any] = {when: later}
     with pytest.raises(Rejection, match="CUDA out of memory"):
-        built([Worker(room, later) for _ in range(WORKERS)])
+        built([own_worker(room, **fails) for _ in range(WORKERS)])
 
 
 @pytest.mark.parametrize(
@@ -121,24 +144,24 @@ def test_any_other_failure_is_the_verdict(failure: Exception, kind: str) -> None
     room = Room(0, failure)
     if kind == "host":
         room.together = None
-    workers = [Worker(room) for _ in range(WORKERS)]
+    workers = [own_worker(room) for _ in range(WORKERS)]
     with pytest.raises(type(failure)) as refused:
         built(workers, kind)
     assert refused.value is failure
-    assert all("trim" not in worker.happened for worker in workers)
+    assert not any(own.replaced for own in workers)
 
 
 @pytest.mark.parametrize("crowded", [True, False])
 def test_the_counters_build_again_alone_too(crowded: bool) -> None:
-    happened = list[str]()
+    counted = list[str]()
     counters = SimpleNamespace(crowded=False)
 
     def build(shapes: object) -> None:
-        counters.crowded = crowded and not happened
-        happened.append("build")
+        counters.crowded = crowded and not counted
+        counted.append("build")
 
-    counters.build, counters.restart = build, lambda: happened.append("restart")
+    counters.build, counters.restart = build, lambda: counted.append("restart")
     room = Room(WORKERS, Rejection("crashed", LINE))
-    _, notes = built([Worker(room) for _ in range(WORKERS)], counters=counters)
+    _, notes = built([own_worker(room) for _ in range(WORKERS)], counters=counters)
     assert notes == ["the build of the counters' worker was repeated: it reported that memory was short"] * crowded
-    assert happened == (["build", "restart", "build"] if crowded else ["build"])
+    assert counted == (["build", "restart", "build"] if crowded else ["build"])

@@ -110,6 +110,16 @@ USED = {
     "from torch.utils.cpp_extension import load_inline\next = load_inline('x', '')\next.forward(q).mm(k)": "torch.Tensor.mm",
     "out = None\nfor q in items:\n    out = q + 1\nout.mm(k)": "torch.Tensor.mm",
     "class C:\n    mm: int\ndef f(q, k):\n    return q.mm(k)": "torch.Tensor.mm",
+    # Parts of containers.
+    "def f(qs, k):\n    a = [q for q in qs]\n    a[0].mm(k)": "torch.Tensor.mm",
+    "def f(qs, k):\n    for q in list(qs):\n        q.mm(k)": "torch.Tensor.mm",
+    "def f(qs, k):\n    a = []\n    a.append(qs)\n    a.pop().mm(k)": "torch.Tensor.mm",
+    "def f(qs, k):\n    a = {n: q for n, q in qs}\n    a['x'].mm(k)": "torch.Tensor.mm",
+    "def f(qs, k):\n    a = []\n    a = qs\n    a.mm(k)": "torch.Tensor.mm",
+    "def f(q, k):\n    a = [q]\n    a.mm(k)": "torch.Tensor.mm",
+    "def f(qs, k):\n    (a,) = sorted(qs)\n    a.mm(k)": "torch.Tensor.mm",
+    "def f(q, k):\n    dict(q=q)['q'] @ k": "operator.matmul",
+    "def list(x):\n    return x\ndef f(q, k):\n    list(q).mm(k)": "torch.Tensor.mm",
 }
 
 FREE = [
@@ -161,6 +171,22 @@ def test_forbidden_uses_are_found(source, rule):
 @pytest.mark.parametrize("source", FREE)
 def test_mentions_are_not_uses(source):
     assert forbidden(source, RULES) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def tune(configs):\n    times = []\n    for each in configs:\n        times.append(each)\n    times.sort()",
+        "def tune(found):\n    keys = list(found.keys())\n    keys.sort()",
+        "def tune(found):\n    best = [each for each in found]\n    best.sort()",
+        "BEST = {}\ndef mode():\n    return BEST.mode",
+    ],
+)
+def test_a_container_has_no_method_of_a_tensor(source):
+    """Code that tunes a kernel sorts its times; the same on what may be a tensor is a use."""
+    rules = ("torch.Tensor.sort", "torch.Tensor.mode")
+    assert forbidden(source, rules) == []
+    assert forbidden("def f(q):\n    q.sort()\n    q.mode()", rules)
 
 
 def test_use_has_its_line():

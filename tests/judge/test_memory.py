@@ -4,12 +4,16 @@ import errno
 import itertools
 import mmap
 import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from arena.judge.device.memory import ALIGN_BYTES, HostBuffer, layout  # noqa: E402
+from arena.judge.buffers import reserve  # noqa: E402
+from arena.judge.device.memory import ALIGN_BYTES, HostBuffer, HostMemory, layout  # noqa: E402
 
 SET = [((3, 5), torch.bfloat16), ((7,), torch.int32), ((), torch.float64), ((2, 2), torch.float8_e4m3fn), ((0, 4), torch.float32)]
 
@@ -45,6 +49,33 @@ def test_worker_cannot_resize_a_buffer(size):
     with pytest.raises(OSError) as caught:
         os.ftruncate(buffer.fd, size)
     assert caught.value.errno == errno.EPERM
+
+
+def test_no_buffer_is_left_where_the_next_has_no_memory():
+    """Else the judge would keep the memory of a worker that is rejected, and later scores in this process would have less."""
+    memory, made = HostMemory(), list[Any]()
+
+    class Short:
+        def buffer(self, size_bytes):
+            if made:
+                raise MemoryError
+            made.append(memory.buffer(size_bytes))
+            return made[0]
+
+    worker: Any = SimpleNamespace(buffers=None, resume=lambda: None)
+    context: Any = SimpleNamespace(memory=Short())
+    with pytest.raises(MemoryError):
+        reserve(context, worker, 4096, 4096)
+    assert worker.buffers is None
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(made[0].fd)
+
+
+def test_no_descriptor_is_left_of_a_buffer_that_cannot_be_made():
+    before = list(Path("/proc/self/fd").iterdir())
+    with pytest.raises((OSError, ValueError, OverflowError)):
+        HostBuffer(1 << 62)
+    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
 
 
 def test_layout_message_names_torch_dtypes():

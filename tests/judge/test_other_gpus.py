@@ -52,7 +52,7 @@ def test_every_thread_that_builds_uses_the_scores_gpu() -> None:
         def set_aside(self) -> None:
             pass
 
-    workers: Any = [(Worker(), ()), (Worker(), ())]
+    workers: Any = [(SimpleNamespace(worker=Worker()), ()) for _ in range(2)]
     building.build(context, workers, None, lambda _: None)
     assert len(built) == 2 and built <= told
 

@@ -109,6 +109,8 @@ def test_latency_shapes_have_a_launch_mode_of_their_own(more, launch_mode):
     print(found.measured_s, found.alone_s, found.calls_per_window, result.timings)  # for docs/measurements/judge.md
     assert {shape.launch_mode for shape in result.shapes} == {"graph"}
     assert found.launch_mode == launch_mode
+    noted = "calls on latency shapes are timed one by one" in result.environment.get("notes", "")
+    assert noted == (launch_mode == "stream"), result.environment
     assert len(result.evidence) == len(result.shapes)
 
 
@@ -119,3 +121,4 @@ def test_calls_that_do_not_fit_into_the_queue_go_one_by_one():
     result = scored(collect(path.parent, path.name), small, "topk_bitonic", slice(3, 4))
     assert isinstance(result, Passed), result.message
     assert [shape.launch_mode for shape in (*result.shapes, *result.latency)] == ["graph", *["stream"] * len(small)]
+    assert "calls on latency shapes are timed one by one" in result.environment["notes"]

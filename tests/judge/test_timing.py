@@ -15,13 +15,14 @@ from submission import ATTACKS, GIVEN, source_of, submitted
 
 from arena import catalog, judge
 from arena.cli.render import show_score
+from arena.errors import JudgeError
 from arena.files import documents
 from arena.judge import evaluation, scoring
 from arena.judge import timing as judge_timing
 from arena.judge.context import Stopwatch
 from arena.judge.device.detect import open_device
 from arena.judge.overhead import Overhead
-from arena.judge.rejection import Rejection
+from arena.judge.rejection import Rejection, refusal_under_way
 from arena.judge.sampling import CPU
 from arena.judge.sets import Disturbed
 from arena.sandboxes import bwrap
@@ -36,6 +37,15 @@ QUICK = replace(CPU, processes=1, min_windows=3, max_windows=3, empty_windows=3)
 
 UNUSED: Any = None
 """Stands for an argument that the replaced timing never reads."""
+
+
+def beside(*pids: int) -> Any:
+    """What timing knows of a GPU on which these processes compute, too."""
+    return SimpleNamespace(strangers=lambda: list(pids))
+
+
+RAN = "; ".join(f"a process ran {number}" for number in (1, 2, 3, 4))
+TRIES = f"Timing was disturbed in each of 4 tries: {RAN}"
 
 
 class FakeTiming:
@@ -65,10 +75,20 @@ def test_shape_disturbed_in_every_try_is_a_cheat(monkeypatch):
     monkeypatch.setattr(judge_timing, "_time_once", timing := FakeTiming(judge_timing.TIMING_TRIES))
     monkeypatch.setattr(judge_timing, "RETRY_PAUSE_S", 0.0)
     with pytest.raises(Rejection) as caught:
-        judge_timing.time_shape(UNUSED, UNUSED, SHAPE, "call", 8, UNUSED)
-    tries = "a process ran 1; a process ran 2; a process ran 3; a process ran 4"
-    assert caught.value.message == f"Timing was disturbed in each of 4 tries: {tries}"
+        judge_timing.time_shape(beside(), UNUSED, SHAPE, "call", 8, UNUSED)
+    assert caught.value.message == TRIES
     assert timing.tries == judge_timing.TIMING_TRIES
+
+
+def test_disturbed_beside_others_on_the_gpu_is_no_verdict(monkeypatch):
+    """A program that a person started there meanwhile is not the submission's."""
+    monkeypatch.setattr(judge_timing, "_time_once", FakeTiming(judge_timing.TIMING_TRIES))
+    monkeypatch.setattr(judge_timing, "RETRY_PAUSE_S", 0.0)
+    with pytest.raises(JudgeError) as caught:
+        judge_timing.time_shape(beside(4711, 4712), UNUSED, SHAPE, "call", 8, UNUSED)
+    text = "Other processes compute on the GPU (pid 4711, 4712); a score needs it alone: end them or choose another GPU"
+    assert str(caught.value) == f"{text}. {TRIES}"
+    assert refusal_under_way(caught.value) is None
 
 
 def scored(source, **sampling):
@@ -135,6 +155,15 @@ def test_only_windows_of_half_the_calls_grow():
     results = [evaluation.ProcessResult(tuple(some), (), (1.0, 1.0)) for some in (shapes, shapes[:2])]
     found = evaluation._enlarged(context, (SHAPE,) * 3, specs, results)
     assert [spec.calls for spec in found] == [16, 1024, 1024], "as many as there can be: none is left for a second stage"
+
+
+def test_windows_that_grew_are_noted():
+    before = evaluation.WindowSpec("graph", 8)
+    assert evaluation._faster(before, before) == ()
+    assert evaluation._faster(before, evaluation.WindowSpec("stream", 8)) == (), "without graphs is no faster"
+    assert evaluation._faster(before, evaluation.WindowSpec("stream", 64)) == (
+        "calls were faster than when the judge chose 8 for a window: timed again with 64",
+    )
 
 
 @pytest.mark.parametrize(("launch_mode", "verified"), [("graph", 2), ("stream", 0)])

@@ -22,6 +22,8 @@ class OpenDevice:
     """Reads the device's state right now; called before and after timing."""
     anchor_gb_s: Callable[[], float]
     """Measures how fast a trusted copy runs right now, GB/s."""
+    strangers: Callable[[], list[int]] = list
+    """Pids of processes that compute on it now and are neither the judge nor in a sandbox."""
     cpus: frozenset[int] | None = None
     """Processors that a worker may use; None for all."""
     gpu: int | None = None

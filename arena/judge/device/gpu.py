@@ -72,7 +72,9 @@ def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[Open
                 # Windows whose inputs are several times as large as the device's last cache.
                 sampling=replace(GPU, cold_bytes=TIMES_THE_CACHE * found.L2_cache_size),
                 conditions=gpu.conditions if gpu is not None else lambda: {"nvml": nvml.UNKNOWN},
-                anchor_gb_s=_anchor(index, gpu),
+                # Where nothing is timed, its buffers would only take memory.
+                anchor_gb_s=_anchor(index, gpu) if not shared else lambda: math.nan,
+                strangers=gpu.strangers if gpu is not None else list,
                 gpu=index if minor is None else minor,
                 env=ENV,
             )

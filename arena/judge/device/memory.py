@@ -117,9 +117,13 @@ class HostBuffer:
 
     def __init__(self, size_bytes: int) -> None:
         self.fd = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.fd, size_bytes)
-        fcntl.fcntl(self.fd, F_ADD_SEALS, SEALS)
-        self._map = mmap.mmap(self.fd, size_bytes)
+        try:
+            os.ftruncate(self.fd, size_bytes)
+            fcntl.fcntl(self.fd, F_ADD_SEALS, SEALS)
+            self._map = mmap.mmap(self.fd, size_bytes)
+        except BaseException:
+            os.close(self.fd)
+            raise
         self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from arena.errors import JudgeError
@@ -60,10 +61,23 @@ class Gpu:
         processes = self.ask("ComputeRunningProcesses") or []
         return sorted(process.pid for process in processes if process.pid != os.getpid())
 
+    def strangers(self) -> list[int]:
+        """Those of them that are in no sandbox and in no container: every process of a submission is in a sandbox."""
+        return [pid for pid in self.other_processes() if _in_our_namespace(pid)]
+
     def minor(self) -> int | None:
         """The number N of its node /dev/nvidia<N>, which may differ from CUDA's number."""
         found = self.ask("MinorNumber")
         return None if found is None else int(found)
+
+
+def _in_our_namespace(pid: int) -> bool:
+    """Whether this process runs, and has no other pid in a namespace of its own. Any user may read that."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return False
+    return any(line.startswith("NSpid:") and len(line.split()) == 2 for line in status.splitlines())
 
 
 def throttling(reasons: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -70,8 +71,13 @@ def allocate(size_bytes: int, device: int) -> tuple[Bytes, int]:
     torch.empty(1, device=f"cuda:{device}")  # makes the device's context current in this thread
     mapped_bytes = _rounded(size_bytes, device)
     handle = call(driver.cuMemCreate, mapped_bytes, _wanted(device), 0)
-    fd = int(call(driver.cuMemExportToShareableHandle, handle, FD, 0))
-    return Bytes(handle, size_bytes, mapped_bytes, device), fd
+    with ExitStack() as stack:
+        stack.callback(call, driver.cuMemRelease, handle)
+        fd = int(call(driver.cuMemExportToShareableHandle, handle, FD, 0))
+        stack.callback(os.close, fd)
+        memory = Bytes(handle, size_bytes, mapped_bytes, device)
+        stack.pop_all()
+    return memory, fd
 
 
 def attach(fd: int, size_bytes: int, device: int) -> Bytes:

@@ -1,0 +1,108 @@
+"""What the judge does where it cannot have a worker that it needs: a result stands, or whose failure it is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from arena.errors import SandboxError
+from arena.judge import buffers, building, evaluation
+from arena.judge.evaluation import ProcessResult, WindowSpec
+from arena.judge.gpu_window import Unqueued
+from arena.judge.overhead import Overhead
+from arena.judge.rejection import Rejection
+from arena.judge.timing import ShapeTiming
+
+SHAPE = {"N": 1}
+SPEC = WindowSpec("graph", 8)
+OVERHEAD = Overhead(0.0)
+TIMED = ShapeTiming("graph", 8, (8e-3,), (), OVERHEAD, {})
+PROBLEM = SimpleNamespace(shapes={"gpu": (SHAPE,)}, timed=lambda profile: (SHAPE,))
+CONTEXT: Any = SimpleNamespace(
+    memory=SimpleNamespace(kind="host"),
+    sampling=SimpleNamespace(kernels=False, repeats=1, drift=0.03, processes=1, min_calls=8),
+    problem=PROBLEM,
+    code=SimpleNamespace(extra_shapes=()),
+    stopwatch=SimpleNamespace(phase=lambda name: nullcontext()),
+    room=lambda shape: 8,
+)
+
+
+@contextmanager
+def start() -> Iterator[Any]:
+    yield SimpleNamespace(wait_until_ready=lambda memory: None)
+
+
+OUT_OF_MEMORY = Rejection("crashed", "solution() raised an exception: torch.OutOfMemoryError: CUDA out of memory.")
+
+
+@pytest.mark.parametrize(
+    ("failure", "stands"),
+    [
+        (OUT_OF_MEMORY, True),
+        (SandboxError("no process could be started"), True),
+        (RuntimeError("CUDA out of memory"), True),
+        (Rejection("crashed", "ZeroDivisionError"), False),
+        (Rejection("cheated", "a process ran"), False),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_a_result_stands_where_no_other_process_can_be_had(
+    failure: Exception, stands: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device changed its speed, so the process is to be timed again, and the others hold all memory."""
+
+    def fail(*arguments: Any) -> None:
+        raise failure
+
+    monkeypatch.setattr(building, "build", fail)
+    monkeypatch.setattr(evaluation, "_time_process", lambda *a, **k: ProcessResult((TIMED,), (), (100.0, 50.0)))
+
+    def timed() -> list[ProcessResult]:
+        own = building.OwnWorker(start, lambda worker: None)
+        arguments = ([own], [[OVERHEAD]], start, [(SHAPE,)], [SPEC], (SHAPE,), lambda: 1.0, None, lambda text: None)
+        return evaluation._time_all(CONTEXT, *arguments)  # type: ignore[arg-type]
+
+    if not stands:
+        with pytest.raises(Rejection) as caught:
+            timed()
+        assert caught.value is failure
+        return
+    (result,) = timed()
+    assert result.shapes[0].windows_s == TIMED.windows_s
+    assert result.shapes[0].disturbed == (f"no other process could be had to time it again: {failure}",)
+
+
+@pytest.mark.parametrize("timed_before", [True, False])
+def test_a_stall_is_the_verdict_only_until_the_calls_were_timed(timed_before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of a stuck worker may keep the next from starting. Once all was timed, a failure is the machine's."""
+    stalled, failure = Unqueued("timed_out", "too many kernels", shape=SHAPE), SandboxError("no process could be started")
+    done = [ProcessResult((TIMED,), (), (100.0, 100.0))]
+    steps: list[Any] = [stalled, done, failure] if timed_before else [stalled, failure]
+
+    def step(*arguments: Any) -> Any:
+        now = steps.pop(0)
+        if isinstance(now, Exception):
+            raise now
+        return now
+
+    larger = SPEC._replace(calls=64)
+    for name, value in {
+        "_time_all": step,
+        "_check": lambda *a: None,
+        "_window_specs": lambda *a: ([SPEC], [SPEC._replace(launch_mode="stream")]),
+        "_enlarged": lambda *a: [larger],
+        "_settled_gb_s": lambda *a: 100.0,
+    }.items():
+        monkeypatch.setattr(evaluation, name, value)
+    monkeypatch.setattr(buffers, "reserve_for", lambda *a, **k: None)
+    monkeypatch.setattr(building, "build", lambda *a: None)
+    monkeypatch.setattr(building, "built", lambda *a: ([], []))
+    with pytest.raises(SandboxError if timed_before else Unqueued) as caught:
+        evaluation.run(CONTEXT, "gpu", start, lambda: 100.0, lambda text: None)
+    assert caught.value is (failure if timed_before else stalled)
+    assert steps == []
