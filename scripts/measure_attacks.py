@@ -94,7 +94,8 @@ def scored(entry: Entry, hardware: Hardware, *, shared: bool) -> Row:
         sys.exit(f"{entry.name} passes its checks: score it without --shared, so that it can be timed")
     row = Row(entry.name, result.verdict, expected, result.message, None, "", round(result.timings.total_s, 1), "")
     if isinstance(result, Passed):
-        device = f"{result.device.name}, driver {result.device.driver}, torch {torch.__version__}"
+        driver = f", driver {result.device.driver}" if result.device.driver else ""
+        device = f"{result.device.name}{driver}, torch {torch.__version__}"
         shapes = [shape.model_dump(mode="json", exclude={"samples_s", "alone_samples_s"}) for shape in result.shapes]
         details = {"environment": dict(result.environment), "shapes": shapes}
         return replace(row, score=result.peak_fraction, alarms=alarms(result), device=device, details=details)

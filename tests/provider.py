@@ -212,7 +212,13 @@ def provider(*answers: Answer) -> Iterator[Provider]:
         made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/base"
         ready.set()
         await over
+        assert runner.server is not None
+        transports = [each.transport for each in runner.server.connections]
         await runner.cleanup()
+        for transport in transports:  # one whose client does not read would stay open for what is left to send
+            if transport is not None:
+                transport.abort()
+        await asyncio.sleep(0)  # they close in the next round of the loop
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
     thread.start()
