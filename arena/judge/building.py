@@ -112,7 +112,8 @@ def build(context: ScoringContext, to_build: list[Job], counters: kernels.Counte
     the other.
     """
     report("building")
-    at_once = len(to_build) + 1 if context.memory.kind == "cuda" else 1  # workers on a CPU share one core
+    alone = context.memory.kind == "host" or (len(to_build) == 1 and not counters)  # workers on a CPU share one core
+    at_once = 1 if alone else len(to_build) + 1
     threads = ThreadPoolExecutor(at_once, initializer=context.memory.use_in_thread)
     failed = list[tuple[Job, Failure]]()
     with context.stopwatch.phase("build"), threads as pool:
@@ -160,13 +161,14 @@ def _build_alone(context: ScoringContext, failed: list[tuple[Job, Failure]]) -> 
 
 @contextmanager
 def _standing(failure: Failure) -> Iterator[None]:
-    """Raise the verdict that this failure was in the place of whatever fails later: no verdict becomes a failure of the judge."""
+    """Raise this failure in the place of whatever fails later: what a submission caused becomes no failure of the judge.
+
+    A shortage that the judge met is charged to the submission, too (`Worker.charging_shortages`).
+    """
     try:
         yield
     except (Rejection, ArenaError, MemoryError, OSError, RuntimeError):
-        if isinstance(failure, Rejection):
-            raise failure from None
-        raise
+        raise failure from None
 
 
 def _await_counters(counters: kernels.Counters | None, building: Future[None] | None) -> None:

@@ -137,7 +137,7 @@ def run(
                 specs, why, unfit = _without_graphs(specs, uncaptured, scored, unqueued), WITHOUT_GRAPHS, unqueued
                 stuck = unqueued
             except (ArenaError, OSError, RuntimeError) as failure:  # what is left of the stuck worker may hold what is needed
-                if stuck is None:
+                if stuck is None or isinstance(failure, timing.NotAloneError):
                     raise
                 raise stuck from failure
 
@@ -197,8 +197,9 @@ def _time_all(
                     another = building.timed_worker(context, start, stack)
                     another.prepare(another.worker)
                     building.build(context, [(another, shapes)], None, report)
-                except (Rejection, ArenaError, OSError, RuntimeError) as failure:
-                    if isinstance(failure, Rejection) and not crowded(failure):
+                except (Rejection, ArenaError, MemoryError, OSError, RuntimeError) as failure:
+                    others = number < len(workers) or counters is not None
+                    if isinstance(failure, Rejection) and not (others and crowded(failure)):
                         raise
                     # The others may hold all memory: the result stands.
                     result = result.noting([(f"no other process could be had to time it again: {failure}",)] * len(shapes))

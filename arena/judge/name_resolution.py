@@ -21,9 +21,9 @@ NATIVE = "<native>"
 """A library that the source built or loaded. Its members are its own; what a call returns may be a tensor."""
 METHODS = ANY + "."
 LOADERS = ("ctypes.", "torch.utils.cpp_extension.", "torch.ops.load_library", "importlib.util.", "triton.")
-BUILTINS = ("bool", "dict", "float", "int", "len", "list", "set", "sorted", "str", "tuple")
-PLAIN = {"types.SimpleNamespace", *(f"builtins.{name}" for name in BUILTINS)}
-"""What returns no tensor, though it may return a container of tensors."""
+PLAIN = {"builtins.int", "builtins.float", "builtins.bool", "builtins.str", "types.SimpleNamespace"}
+CONTAINERS = {"builtins.dict", "builtins.list", "builtins.set", "builtins.sorted", "builtins.tuple"}
+"""What makes a container of what it is given. Without arguments it may be an annotation, and callers may pass anything."""
 IMPORTERS = {"builtins.__import__", "importlib.__import__", "importlib.import_module"}
 GETTERS = ("operator.attrgetter:", "operator.methodcaller:")
 MOST = 8
@@ -110,7 +110,7 @@ def _assigned(target: ast.expr, value: ast.expr | str) -> Iterator[Binding]:
 
 
 def _parameters(node: ast.arguments, instance: Mapping[ast.arg, ast.expr]) -> Iterator[Binding]:
-    """A parameter is unknown but for its annotation; a default that is not a constant stands for what callers pass."""
+    """A parameter is unknown but for its annotation; a default that is a name stands for what callers pass."""
     positional = [*node.posonlyargs, *node.args]
     defaults = [None] * (len(positional) - len(node.defaults)) + node.defaults + node.kw_defaults
     for each, default in zip(positional + node.kwonlyargs, defaults, strict=True):
@@ -118,6 +118,8 @@ def _parameters(node: ast.arguments, instance: Mapping[ast.arg, ast.expr]) -> It
             yield each.arg, instance.get(each) or (_call(each.annotation) if each.annotation else ANY)
         else:
             yield each.arg, default
+            if not isinstance(default, ast.Name | ast.Attribute):
+                yield each.arg, ANY
     yield from ((each.arg, ANY) for each in (node.vararg, node.kwarg) if each)
 
 
@@ -247,7 +249,7 @@ def _result(function: str, given: Values, arguments: list[ast.expr], bound: Boun
         return bound.get(function, UNKNOWN)
     if function.startswith(LOADERS):
         return Values({NATIVE})
-    return Values({OWN}) if function in PLAIN else UNKNOWN
+    return Values({OWN}) if function in PLAIN or (arguments and function in CONTAINERS) else UNKNOWN
 
 
 def _union(parts: Iterable[Iterable[str]]) -> Values:

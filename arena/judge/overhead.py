@@ -12,7 +12,7 @@ from arena.judge import gpu_window
 from arena.judge.buffers import place
 from arena.judge.context import ScoringContext
 from arena.judge.problem_code import Shape
-from arena.judge.sets import Disturbed, InputSpec, WindowResult, poison
+from arena.judge.sets import InputSpec, Late, WindowResult, poison
 from arena.judge.window import public_window, retried
 from arena.judge.worker_client import Worker
 from arena.schema import LaunchMode
@@ -39,12 +39,12 @@ class Overhead:
     alone_publish_s: float = 0.0
 
     def late_s(self, window: WindowResult, calls: int) -> float:
-        """How much longer than on an idle GPU publishing the inputs of that many calls took. Disturbed where it is far longer."""
+        """How much longer than on an idle GPU publishing the inputs of that many calls took. Late where it is far longer."""
         alone_s = self.alone_publish_s + (calls - 1) * (self.publish_s - self.alone_publish_s) / (self.calls - 1)
         late_s = max(0.0, window.publish_s - alone_s)
         if late_s > LATE * alone_s + LATE_S:
             text = f"Something ran on the GPU while inputs were published: {late_s * 1e3:.3g} ms more than {alone_s * 1e3:.3g} ms"
-            raise Disturbed("cheated", text)
+            raise Late("cheated", text)
         return late_s
 
 

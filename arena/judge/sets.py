@@ -58,6 +58,10 @@ class Disturbed(Rejection):
     """Something ran while the worker was frozen and inputs were made, and may have seen them."""
 
 
+class Late(Disturbed):
+    """Something computed on the GPU while inputs were published."""
+
+
 class InputSpec(NamedTuple):
     """What one input set is made from."""
 

@@ -18,7 +18,7 @@ from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import half_width
-from arena.judge.sets import Disturbed, InputSpec, Sets, WindowResult, choose, make, write
+from arena.judge.sets import Disturbed, InputSpec, Late, Sets, WindowResult, choose, make, write
 from arena.judge.verify import verify, worse, written
 from arena.judge.window import public_window, window
 from arena.judge.worker_client import Worker
@@ -32,6 +32,10 @@ ALONE_CALLS, LEAST_ALONE_CALLS = 9, 6
 """Most calls alone in one batch, and how few a batch has where a window holds few calls, which are long."""
 RETRY_PAUSE_S = 0.5
 """The pause before a retry, with the worker frozen; each is longer by this. So a short disturbance does not spoil four tries."""
+
+
+class NotAloneError(JudgeError):
+    """Timing was disturbed, and a process that is not the submission's computes on the GPU."""
 
 
 @dataclass(frozen=True)
@@ -133,17 +137,18 @@ def time_shape(
     At secret places among the timed windows come audit windows: the same calls in the same buffers, with hidden input classes
     mixed in. So the code that is timed is the code that passes them, however it tells a check from a timing.
     """
-    disturbed: list[str] = []
+    disturbed, late = list[str](), False
     while True:
         try:
             return replace(_time_once(context, worker, shape, launch_mode, calls, overhead), disturbed=tuple(disturbed))
         except Disturbed as rejection:
             disturbed.append(rejection.message)
+            late |= isinstance(rejection, Late)
             if len(disturbed) == TIMING_TRIES:
                 text = f"Timing was disturbed in each of {TIMING_TRIES} tries: {'; '.join(disturbed)}"
-                if pids := ", ".join(map(str, context.strangers())):
+                if late and (pids := ", ".join(map(str, context.strangers()))):
                     remedy = "a score needs it alone: end them or choose another GPU"
-                    raise JudgeError(f"Other processes compute on the GPU (pid {pids}); {remedy}. {text}") from None
+                    raise NotAloneError(f"Other processes compute on the GPU (pid {pids}); {remedy}. {text}") from None
                 raise Disturbed("cheated", text, shape=rejection.shape, input_class=rejection.input_class) from None
             time.sleep(RETRY_PAUSE_S * len(disturbed))
 

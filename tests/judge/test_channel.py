@@ -363,8 +363,10 @@ def test_a_refusal_under_way_is_found():
     [
         (True, "run", "solution() raised an exception"),
         (True, "profile", "solution() raised an exception"),
+        (True, "trim", "What solution() started failed, or left too little memory, after it had returned"),
         (True, "start_profiler", "The judge's order 'start_profiler' failed"),
         (False, "count", "The judge's order 'count' failed"),
+        (False, "map", "The judge's order 'map' failed"),
     ],
 )
 def test_the_judges_own_failure_is_not_the_solutions(loaded: bool, op: str, message: str) -> None:

@@ -117,15 +117,27 @@ def test_memory_that_is_short_for_one_alone_is_the_first_verdict() -> None:
     assert all(each[-1] == "kill" for each in happened(workers))
 
 
+def test_one_that_builds_alone_builds_once() -> None:
+    """As when a process is timed again: nothing else would be different."""
+    room = Room(0, Rejection("crashed", LINE))
+    room.together = None
+    own = own_worker(room)
+    with pytest.raises(Rejection, match="CUDA out of memory"):
+        built([own])
+    assert not own.replaced and happened([own]) == [["start", "load", "kill"]]
+
+
 @pytest.mark.parametrize(
     "later", [Rejection("crashed", "No order could be sent"), SandboxError("not stopped"), RuntimeError("CUDA")]
 )
 @pytest.mark.parametrize("when", ["end_fails", "start_fails"])
-def test_no_later_failure_replaces_a_verdict(when: str, later: Exception) -> None:
-    """The worker may have processes that do not end, or another may not start: a failure of the judge would not count."""
-    room = Room(1, Rejection("crashed", LINE))
+@pytest.mark.parametrize("first", [Rejection("crashed", LINE), torch.OutOfMemoryError("CUDA out of memory")])
+def test_no_later_failure_replaces_a_verdict(first: Exception, when: str, later: Exception) -> None:
+    """The worker may have processes that do not end, or another may not start, which a loaded one can bring about: a failure of
+    the judge would not count. The judge's own shortage of memory is charged where a submission is loaded."""
+    room = Room(1, first)
     fails: dict[str, Any] = {when: later}
-    with pytest.raises(Rejection, match="CUDA out of memory"):
+    with pytest.raises(type(first), match="CUDA out of memory"):
         built([own_worker(room, **fails) for _ in range(WORKERS)])
 
 

@@ -15,7 +15,7 @@ from arena.judge.evaluation import ProcessResult, WindowSpec
 from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead
 from arena.judge.rejection import Rejection
-from arena.judge.timing import ShapeTiming
+from arena.judge.timing import NotAloneError, ShapeTiming
 
 SHAPE = {"N": 1}
 SPEC = WindowSpec("graph", 8)
@@ -41,18 +41,20 @@ OUT_OF_MEMORY = Rejection("crashed", "solution() raised an exception: torch.OutO
 
 
 @pytest.mark.parametrize(
-    ("failure", "stands"),
+    ("failure", "others", "stands"),
     [
-        (OUT_OF_MEMORY, True),
-        (SandboxError("no process could be started"), True),
-        (RuntimeError("CUDA out of memory"), True),
-        (Rejection("crashed", "ZeroDivisionError"), False),
-        (Rejection("cheated", "a process ran"), False),
+        (OUT_OF_MEMORY, True, True),
+        (OUT_OF_MEMORY, False, False),
+        (SandboxError("no process could be started"), False, True),
+        (RuntimeError("CUDA out of memory"), False, True),
+        (MemoryError(), False, True),
+        (Rejection("crashed", "ZeroDivisionError"), True, False),
+        (Rejection("cheated", "a process ran"), True, False),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
 def test_a_result_stands_where_no_other_process_can_be_had(
-    failure: Exception, stands: bool, monkeypatch: pytest.MonkeyPatch
+    failure: Exception, others: bool, stands: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The device changed its speed, so the process is to be timed again, and the others hold all memory."""
 
@@ -64,7 +66,8 @@ def test_a_result_stands_where_no_other_process_can_be_had(
 
     def timed() -> list[ProcessResult]:
         own = building.OwnWorker(start, lambda worker: None)
-        arguments = ([own], [[OVERHEAD]], start, [(SHAPE,)], [SPEC], (SHAPE,), lambda: 1.0, None, lambda text: None)
+        counters = object() if others else None  # their worker is loaded, too
+        arguments = ([own], [[OVERHEAD]], start, [(SHAPE,)], [SPEC], (SHAPE,), lambda: 1.0, counters, lambda text: None)
         return evaluation._time_all(CONTEXT, *arguments)  # type: ignore[arg-type]
 
     if not stands:
@@ -77,12 +80,8 @@ def test_a_result_stands_where_no_other_process_can_be_had(
     assert result.shapes[0].disturbed == (f"no other process could be had to time it again: {failure}",)
 
 
-@pytest.mark.parametrize("timed_before", [True, False])
-def test_a_stall_is_the_verdict_only_until_the_calls_were_timed(timed_before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left of a stuck worker may keep the next from starting. Once all was timed, a failure is the machine's."""
-    stalled, failure = Unqueued("timed_out", "too many kernels", shape=SHAPE), SandboxError("no process could be started")
-    done = [ProcessResult((TIMED,), (), (100.0, 100.0))]
-    steps: list[Any] = [stalled, done, failure] if timed_before else [stalled, failure]
+def run(steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation whose timings, one after the other, give or raise these."""
 
     def step(*arguments: Any) -> Any:
         now = steps.pop(0)
@@ -102,7 +101,23 @@ def test_a_stall_is_the_verdict_only_until_the_calls_were_timed(timed_before: bo
     monkeypatch.setattr(buffers, "reserve_for", lambda *a, **k: None)
     monkeypatch.setattr(building, "build", lambda *a: None)
     monkeypatch.setattr(building, "built", lambda *a: ([], []))
+    evaluation.run(CONTEXT, "gpu", start, lambda: 100.0, lambda text: None)
+
+
+def test_others_on_the_gpu_are_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where calls are timed again because they had stalled."""
+    steps = [Unqueued("timed_out", "too many kernels", shape=SHAPE), NotAloneError("Other processes compute on the GPU")]
+    with pytest.raises(NotAloneError):
+        run(steps, monkeypatch)
+
+
+@pytest.mark.parametrize("timed_before", [True, False])
+def test_a_stall_is_the_verdict_only_until_the_calls_were_timed(timed_before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of a stuck worker may keep the next from starting. Once all was timed, a failure is the machine's."""
+    stalled, failure = Unqueued("timed_out", "too many kernels", shape=SHAPE), SandboxError("no process could be started")
+    done = [ProcessResult((TIMED,), (), (100.0, 100.0))]
+    steps: list[Any] = [stalled, done, failure] if timed_before else [stalled, failure]
     with pytest.raises(SandboxError if timed_before else Unqueued) as caught:
-        evaluation.run(CONTEXT, "gpu", start, lambda: 100.0, lambda text: None)
+        run(steps, monkeypatch)
     assert caught.value is (failure if timed_before else stalled)
     assert steps == []

@@ -119,6 +119,11 @@ USED = {
     "def f(q, k):\n    a = [q]\n    a.mm(k)": "torch.Tensor.mm",
     "def f(qs, k):\n    (a,) = sorted(qs)\n    a.mm(k)": "torch.Tensor.mm",
     "def f(q, k):\n    dict(q=q)['q'] @ k": "operator.matmul",
+    "def f(q=(), k=None):\n    q.mm(k)": "torch.Tensor.mm",
+    "def f(q=(1,), k=None):\n    q.mm(k)": "torch.Tensor.mm",
+    "def f(q=list((1,)), k=None):\n    q.mm(k)": "torch.Tensor.mm",
+    "def f(q: list, k=None):\n    q.mm(k)": "torch.Tensor.mm",
+    "L = dict\ndef f(q: L, k=None):\n    q.mm(k)": "torch.Tensor.mm",
     "def list(x):\n    return x\ndef f(q, k):\n    list(q).mm(k)": "torch.Tensor.mm",
 }
 

@@ -24,7 +24,7 @@ from arena.judge.device.detect import open_device
 from arena.judge.overhead import Overhead
 from arena.judge.rejection import Rejection, refusal_under_way
 from arena.judge.sampling import CPU
-from arena.judge.sets import Disturbed
+from arena.judge.sets import Disturbed, Late
 from arena.sandboxes import bwrap
 from arena.schema import Problem
 
@@ -51,14 +51,14 @@ TRIES = f"Timing was disturbed in each of 4 tries: {RAN}"
 class FakeTiming:
     """Replaces the timing of one shape; the first `disturbed` tries are disturbed."""
 
-    def __init__(self, disturbed):
-        self.left = disturbed
+    def __init__(self, disturbed, reason=Disturbed):
+        self.left, self.reason = disturbed, reason
         self.tries = 0
 
     def __call__(self, *_):
         self.tries += 1
         if self.tries <= self.left:
-            raise Disturbed("cheated", f"a process ran {self.tries}")
+            raise self.reason("cheated", f"a process ran {self.tries}")
         return judge_timing.ShapeTiming("call", 8, (8e-3,), (), Overhead(0.0), {})
 
 
@@ -80,9 +80,17 @@ def test_shape_disturbed_in_every_try_is_a_cheat(monkeypatch):
     assert timing.tries == judge_timing.TIMING_TRIES
 
 
+def test_others_on_the_gpu_excuse_no_process_that_ran(monkeypatch):
+    """What others compute takes none of its processor time."""
+    monkeypatch.setattr(judge_timing, "_time_once", FakeTiming(judge_timing.TIMING_TRIES))
+    monkeypatch.setattr(judge_timing, "RETRY_PAUSE_S", 0.0)
+    with pytest.raises(Rejection, match="disturbed in each of 4 tries"):
+        judge_timing.time_shape(beside(4711), UNUSED, SHAPE, "call", 8, UNUSED)
+
+
 def test_disturbed_beside_others_on_the_gpu_is_no_verdict(monkeypatch):
     """A program that a person started there meanwhile is not the submission's."""
-    monkeypatch.setattr(judge_timing, "_time_once", FakeTiming(judge_timing.TIMING_TRIES))
+    monkeypatch.setattr(judge_timing, "_time_once", FakeTiming(judge_timing.TIMING_TRIES, Late))
     monkeypatch.setattr(judge_timing, "RETRY_PAUSE_S", 0.0)
     with pytest.raises(JudgeError) as caught:
         judge_timing.time_shape(beside(4711, 4712), UNUSED, SHAPE, "call", 8, UNUSED)

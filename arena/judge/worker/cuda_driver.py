@@ -41,20 +41,24 @@ class Bytes:
 
     def __init__(self, handle: Any, size_bytes: int, mapped_bytes: int, device: int) -> None:  # noqa: ANN401
         self._handle, self._mapped_bytes, self._device = handle, mapped_bytes, device
-        self.address = call(driver.cuMemAddressReserve, mapped_bytes, 0, driver.CUdeviceptr(0), 0)
-        call(driver.cuMemMap, self.address, mapped_bytes, 0, handle, 0)
-        access = driver.CUmemAccessDesc()
-        access.location.type, access.location.id = ON_DEVICE, device
-        access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        call(driver.cuMemSetAccess, self.address, mapped_bytes, [access], 1)
-        self.__cuda_array_interface__ = {
-            "shape": (size_bytes,),
-            "typestr": "|u1",
-            "data": (int(self.address), False),
-            "version": 3,
-            "strides": None,
-        }
-        self.tensor = torch.as_tensor(self, device=f"cuda:{device}")
+        with ExitStack() as stack:
+            self.address = call(driver.cuMemAddressReserve, mapped_bytes, 0, driver.CUdeviceptr(0), 0)
+            stack.callback(call, driver.cuMemAddressFree, self.address, mapped_bytes)
+            call(driver.cuMemMap, self.address, mapped_bytes, 0, handle, 0)
+            stack.callback(call, driver.cuMemUnmap, self.address, mapped_bytes)
+            access = driver.CUmemAccessDesc()
+            access.location.type, access.location.id = ON_DEVICE, device
+            access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+            call(driver.cuMemSetAccess, self.address, mapped_bytes, [access], 1)
+            self.__cuda_array_interface__ = {
+                "shape": (size_bytes,),
+                "typestr": "|u1",
+                "data": (int(self.address), False),
+                "version": 3,
+                "strides": None,
+            }
+            self.tensor = torch.as_tensor(self, device=f"cuda:{device}")
+            stack.pop_all()
 
     def close(self) -> None:
         """Unmap and release. No tensor made of it may be used afterwards."""
