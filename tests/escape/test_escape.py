@@ -17,13 +17,12 @@ from escape.weakened import VARIANTS
 
 ENTRIES = suite.entries()
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.xdist_group("escape")  # in one of several test processes, so that the others need not wait for the suite
 CASES = [(entry, profile, user) for user in suite.USERS for entry in ENTRIES for profile in entry.profiles]
 
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory, request, sandbox):
-    """Outcomes of the suite. Where several test processes ask for them, one runs it and the others read the file."""
+    """Outcomes of the suite. Of several test processes one runs it and the others read the file."""
     base = tmp_path_factory.getbasetemp()
     folder = base.parent if hasattr(request.config, "workerinput") else base
     stored = folder / "escape.json"
