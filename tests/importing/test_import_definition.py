@@ -186,6 +186,7 @@ def test_custom_inputs_are_new_for_each_seed(tmp_path: Path, sandbox: Sandbox) -
 FILE = {"type": "safetensors", "path": "a.safetensors", "tensor_key": "A"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "workloads", "reason"),
     [

@@ -126,6 +126,7 @@ def test_a_start_that_is_slow_in_stages_buys_none_either():
     assert "calls were faster than when the judge chose 16" in slow.shapes[0].disturbed[0]
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("reasons", ["none", "unknown", "hardware slowdown, power brake"])
 def test_a_score_on_a_slowed_device_is_unsteady(reasons, monkeypatch, capsys):
