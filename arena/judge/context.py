@@ -69,7 +69,7 @@ class ScoringContext:
     notes: list[str] = field(default_factory=list)
     """What went otherwise than usual, for the record of the score."""
     strangers: Callable[[], list[int]] = list
-    """Pids of processes that compute on the device now and are neither the judge nor in a sandbox."""
+    """Pids of processes that compute on the device now beside the judge, in no sandbox and no container."""
     _layouts: dict[tuple[object, ...], Layout] = field(default_factory=dict)
 
     def ceiling(self, shape: Shape) -> Ceiling:

@@ -80,6 +80,24 @@ def test_a_result_stands_where_no_other_process_can_be_had(
     assert result.shapes[0].disturbed == (f"no other process could be had to time it again: {failure}",)
 
 
+def test_a_replaced_worker_has_the_usual_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured in the process that it replaces is not its own, and others have loaded the submission by now."""
+    taken = list[float]()
+
+    def time_process(context: Any, worker: Any, overheads: list[Overhead], *a: Any, **k: Any) -> ProcessResult:
+        taken.append(overheads[0].alone_s["graph"])
+        return ProcessResult((TIMED,), (), (100.0, 100.0))
+
+    monkeypatch.setattr(evaluation, "_time_process", time_process)
+    own = [building.OwnWorker(start, lambda worker: None) for _ in range(3)]
+    own[0].end()
+    own[0].replace()
+    overheads = [[Overhead(0.0, alone_s={"graph": alone_s})] for alone_s in (9.0, 1.0, 2.0)]
+    arguments = (own, overheads, start, [(SHAPE,)] * 3, [SPEC], (SHAPE,), lambda: 1.0, None, lambda text: None)
+    evaluation._time_all(CONTEXT, *arguments)  # type: ignore[arg-type]
+    assert taken == [2.0, 1.0, 2.0]
+
+
 def run(steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """An evaluation whose timings, one after the other, give or raise these."""
 

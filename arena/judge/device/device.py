@@ -23,7 +23,7 @@ class OpenDevice:
     anchor_gb_s: Callable[[], float]
     """Measures how fast a trusted copy runs right now, GB/s."""
     strangers: Callable[[], list[int]] = list
-    """Pids of processes that compute on it now and are neither the judge nor in a sandbox."""
+    """Pids of processes that compute on it now beside the judge, in no sandbox and no container."""
     cpus: frozenset[int] | None = None
     """Processors that a worker may use; None for all."""
     gpu: int | None = None
