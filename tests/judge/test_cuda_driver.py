@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from arena.judge import worker  # noqa: E402
+from arena.judge import device, worker  # noqa: E402
 
 TAKEN_AND_GIVEN_BACK = {
     "cuMemCreate": [],
@@ -23,6 +24,7 @@ TAKEN_AND_GIVEN_BACK = {
     "as_tensor": ["cuMemUnmap", "cuMemAddressFree", "cuMemRelease"],
 }
 """What fails, and what is given back then."""
+BYTES = MagicMock()
 
 
 class Driver:
@@ -62,7 +64,7 @@ def module_of(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     def as_tensor(*arguments: object, device: str) -> object:
         if driver.fails == "as_tensor":
             raise RuntimeError("no context")
-        return "the bytes"
+        return BYTES
 
     nothing: Callable[..., None] = lambda *a, **k: None  # noqa: E731
     module.torch = SimpleNamespace(  # type: ignore[attr-defined]
@@ -98,8 +100,31 @@ def test_what_was_taken_is_given_back(fails: str, monkeypatch: pytest.MonkeyPatc
 def test_what_is_there_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver("nothing")
     memory, fd = module_of(driver, monkeypatch).allocate(4096, 0)
-    assert memory.tensor == "the bytes" and fd == driver.fd and is_open(fd)
+    assert memory.tensor is BYTES and fd == driver.fd and is_open(fd)
     assert not {"cuMemUnmap", "cuMemAddressFree", "cuMemRelease"} & set(driver.asked)
     memory.close()
     assert driver.asked[-3:] == ["cuMemUnmap", "cuMemAddressFree", "cuMemRelease"]
     os.close(fd)
+
+
+@pytest.mark.parametrize("fails", ["zeros", "synchronize", "nothing"])
+def test_a_gate_that_fails_keeps_nothing(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver("nothing")
+    monkeypatch.setattr(worker, "cuda_driver", module_of(driver, monkeypatch), raising=False)
+    spec = importlib.util.spec_from_file_location("gpu_memory_alone", f"{device.__path__[0]}/gpu_memory.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    short = MagicMock(side_effect=[torch.OutOfMemoryError("short"), None])
+    of_torch = {"zeros": MagicMock(), "synchronize": MagicMock(), fails: short}
+    cuda = SimpleNamespace(synchronize=of_torch["synchronize"])
+    module.torch = SimpleNamespace(zeros=of_torch["zeros"], int32=torch.int32, cuda=cuda)  # type: ignore[attr-defined]
+    if fails == "nothing":
+        gate = module.CudaGate(0, None, threading.RLock())
+        assert gate.fd == driver.fd and is_open(driver.fd)
+        gate.close()
+    else:
+        with pytest.raises(torch.OutOfMemoryError):
+            module.CudaGate(0, None, threading.RLock())
+    assert not is_open(driver.fd)
+    assert driver.asked[-3:] == ["cuMemUnmap", "cuMemAddressFree", "cuMemRelease"]

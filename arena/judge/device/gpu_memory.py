@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Literal
 
 import torch
@@ -50,11 +50,14 @@ class CudaGate(cuda_driver.Gate):
     """The judge's side of one worker's gate. It is released in the stream `free`, in which nothing ever waits."""
 
     def __init__(self, index: int, free: torch.cuda.Stream, turns: threading.RLock) -> None:
-        with turns:
+        with turns, ExitStack() as stack:
             memory, self.fd = cuda_driver.allocate(cuda_driver.GATE_BYTES, index)
+            stack.callback(os.close, self.fd)
+            stack.callback(memory.close)
             memory.tensor.zero_()
             self._started = torch.zeros(1, dtype=torch.int32, pin_memory=True)
             torch.cuda.synchronize(index)
+            stack.pop_all()
         super().__init__(memory)
         self._last, self._starts, self._free = 0, 0, free
         self._turns, self._has_turn = turns, False
