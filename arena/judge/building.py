@@ -19,8 +19,6 @@ Report = Callable[[str], None]
 """Receives a line on what the judge is doing, for a person to read."""
 Start = Callable[[], AbstractContextManager[Worker]]
 """Starts a fresh worker with the submission."""
-Failure = Rejection | MemoryError | OSError | RuntimeError
-"""Of a worker, or of the judge beside it: torch raises RuntimeError when memory is short."""
 COUNTERS_REST_S = 120.0
 """How long the counters' worker may build when all others have built."""
 
@@ -115,17 +113,23 @@ def build(context: ScoringContext, to_build: list[Job], counters: kernels.Counte
     alone = context.memory.kind == "host" or (len(to_build) == 1 and not counters)  # workers on a CPU share one core
     at_once = 1 if alone else len(to_build) + 1
     threads = ThreadPoolExecutor(at_once, initializer=context.memory.use_in_thread)
-    failed = list[tuple[Job, Failure]]()
+
+    def attempt(job: Job) -> Rejection | None:
+        """Build. The verdict where memory may have been short, for this worker or the judge beside it, because of the others."""
+        try:
+            timing.build(context, job[0].worker, job[1])
+        except (Rejection, MemoryError, OSError, RuntimeError) as failure:  # torch raises RuntimeError when memory is short
+            verdict = failure.alone() if isinstance(failure, Rejection) else job[0].worker.charge(failure)
+            if at_once == 1 or not crowded(failure) or not verdict:
+                raise
+            return verdict
+        return None
+
     with context.stopwatch.phase("build"), threads as pool:
         try:
             counting = pool.submit(counters.build, context.problem.shapes["gpu"]) if counters else None
-            for job, done in [(job, pool.submit(timing.build, context, job[0].worker, job[1])) for job in to_build]:
-                try:
-                    done.result()
-                except (Rejection, MemoryError, OSError, RuntimeError) as failure:
-                    if at_once == 1 or not crowded(failure):
-                        raise
-                    failed.append((job, failure))
+            verdicts = [done.result() for done in [pool.submit(attempt, job) for job in to_build]]
+            failed = [(job, verdict) for job, verdict in zip(to_build, verdicts, strict=True) if verdict]
             _await_counters(counters, counting)
             if failed:
                 short = f"{len(failed)} of {len(to_build)} workers at once reported that memory was short"
@@ -144,31 +148,28 @@ def build(context: ScoringContext, to_build: list[Job], counters: kernels.Counte
             raise
 
 
-def _build_alone(context: ScoringContext, failed: list[tuple[Job, Failure]]) -> None:
+def _build_alone(context: ScoringContext, failed: list[tuple[Job, Rejection]]) -> None:
     """Build where it failed, with all others stopped. What fails now is the submission's own: the first verdict stands.
 
     In fresh workers: a second import in the same process may fail (a library of torch's is registered once), and keeps the memory
     that the first one holds.
     """
-    for (own, _), failure in failed:
-        with _standing(failure):
+    for (own, _), verdict in failed:
+        with _standing(verdict):
             own.end()
-    for (own, shapes), failure in failed:
-        with _standing(failure):
+    for (own, shapes), verdict in failed:
+        with _standing(verdict):
             own.replace()
             timing.build(context, own.worker, shapes)
 
 
 @contextmanager
-def _standing(failure: Failure) -> Iterator[None]:
-    """Raise this failure in the place of whatever fails later: what a submission caused becomes no failure of the judge.
-
-    A shortage that the judge met is charged to the submission, too (`Worker.charging_shortages`).
-    """
+def _standing(verdict: Rejection) -> Iterator[None]:
+    """Raise this verdict in the place of whatever fails later: what a submission caused becomes no failure of the judge."""
     try:
         yield
     except (Rejection, ArenaError, MemoryError, OSError, RuntimeError):
-        raise failure from None
+        raise verdict from None
 
 
 def _await_counters(counters: kernels.Counters | None, building: Future[None] | None) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 from contextlib import suppress
+from itertools import dropwhile
 from typing import BinaryIO
 
 HEAD_BYTES, TAIL_BYTES = 1 << 20, 4 << 20
 """How much the judge keeps of the beginning, and at least of the end, of each of the worker's streams. It reads and drops what
 lies between, so that the worker never blocks."""
+RECENT_BYTES, RECENT_LINES, LINE_CHARACTERS = 1 << 16, 8, 300
+"""What is looked at to find an error in a stream: so much of its end, so many lines where no exception is, so much of a line."""
+TRACEBACK = "Traceback (most recent call last):"
 
 
 class Log:
@@ -40,10 +45,19 @@ class Log:
             self.lost_bytes += len(self._tail) - TAIL_BYTES
             del self._tail[:-TAIL_BYTES]
 
-    def last_line(self) -> str:
-        """The last line that is not blank, made safe to print."""
-        lines = [line.strip() for line in self._kept().decode("utf-8", "replace").splitlines() if line.strip()]
-        return "".join(c if c.isprintable() else "?" for c in lines[-1])[:300] if lines else ""
+    def last_error(self, wanted: re.Pattern[str]) -> str:
+        """The last lines in short, made safe to print: the last one and, before it, the first that shows what is `wanted`.
+
+        Of an exception's message also the first line: a long one may end with advice.
+        """
+        lines = [line for line in self._kept()[-RECENT_BYTES:].decode("utf-8", "replace").splitlines() if line.strip()]
+        shown = lines[-RECENT_LINES:]
+        if TRACEBACK in lines:
+            after = lines[len(lines) - lines[::-1].index(TRACEBACK) :]
+            shown = [*dropwhile(lambda line: line[0].isspace(), after)] or shown  # without the frames
+        told = [*shown[: TRACEBACK in lines], *[line for line in shown if wanted.search(line)][:1], *shown[-1:]]
+        short = dict.fromkeys("".join(c if c.isprintable() else "?" for c in line.strip())[:LINE_CHARACTERS] for line in told)
+        return " … ".join(short)
 
     def text(self) -> bytes:
         """All that was kept, with a line in the place of what was not."""

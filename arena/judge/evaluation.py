@@ -16,7 +16,7 @@ from arena.judge.context import CHECKED_CALLS, ScoringContext, shape_text
 from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead, usual
 from arena.judge.problem_code import Shape
-from arena.judge.rejection import Rejection, crowded
+from arena.judge.rejection import NotAloneError, Rejection, crowded
 from arena.judge.score_math import median_of_processes
 from arena.judge.verify import worse
 from arena.judge.worker_client import Uncapturable, Worker
@@ -136,8 +136,14 @@ def run(
             except Unqueued as unqueued:
                 specs, why, unfit = _without_graphs(specs, uncaptured, scored, unqueued), WITHOUT_GRAPHS, unqueued
                 stuck = unqueued
-            except (ArenaError, OSError, RuntimeError) as failure:  # what is left of the stuck worker may hold what is needed
-                if stuck is None or isinstance(failure, timing.NotAloneError):
+            except (
+                ArenaError,
+                MemoryError,
+                OSError,
+                RuntimeError,
+            ) as failure:
+                # What is left of the stuck worker may hold what is needed.
+                if stuck is None or isinstance(failure, NotAloneError):
                     raise
                 raise stuck from failure
 

@@ -8,14 +8,13 @@ code, also in code that was written to be slow to read.
 from __future__ import annotations
 
 import ast
+import base64
 import io
 import keyword
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-
-from arena.judge.source_tree import parse
 
 RUN, WINDOW = 24, 8
 """Tokens of one hash, about three lines; and hashes of which one is kept. With 32 tokens honest kernels hold less of others by
@@ -47,10 +46,21 @@ C_WORD = re.compile(rf"__\w+|{'|'.join(C_WORDS.split())}")
 def of_python(source: str) -> set[int]:
     """The fingerprints of a Python file and of C or CUDA code in its strings; raises what `ast.parse` and `tokenize` raise."""
     found = fingerprints(python_tokens(source))
-    for node in ast.walk(parse(source)):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "{" in node.value and ";" in node.value:
             found |= fingerprints(c_tokens(node.value))
     return found
+
+
+def packed(found: set[int]) -> str:
+    """Fingerprints as text."""
+    return base64.b64encode(b"".join(value.to_bytes(HASH_BYTES) for value in sorted(found))).decode()
+
+
+def unpacked(text: str) -> set[int]:
+    """The fingerprints in such a text."""
+    data = base64.b64decode(text)
+    return {int.from_bytes(data[at : at + HASH_BYTES]) for at in range(0, len(data), HASH_BYTES)}
 
 
 def fingerprints(tokens: Iterable[str]) -> set[int]:

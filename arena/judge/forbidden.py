@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from arena.judge.name_resolution import METHODS, Bound, Seen, Values, bindings, plain, propagated, values_of
-from arena.judge.source_tree import parse
 
 
 class Use(NamedTuple):
@@ -30,7 +29,7 @@ def forbidden(source: str, names: Iterable[str]) -> list[Use]:
     `pkg.*` covers a module, `pkg.x*` all names with that beginning, `torch.Tensor.x` any `.x` of what may be a tensor, and
     `operator.matmul` also `@`.
     """
-    nodes: list[ast.AST] = [parse(source)]
+    nodes: list[ast.AST] = [ast.parse(source)]
     for node in nodes:  # The list grows during the loop, parents before children.
         if isinstance(node, ast.Attribute):
             nodes.append(node.value)

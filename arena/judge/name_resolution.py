@@ -26,9 +26,9 @@ CONTAINERS = {"builtins.dict", "builtins.list", "builtins.set", "builtins.sorted
 """What makes a container of what it is given. Without arguments it may be an annotation, and callers may pass anything."""
 IMPORTERS = {"builtins.__import__", "importlib.__import__", "importlib.import_module"}
 GETTERS = ("operator.attrgetter:", "operator.methodcaller:")
-MOST = 8
-"""Limit for the parts of a dotted path, the values of a name, the levels of an assigned expression and the rounds of propagation.
-The search stops there, so that no source takes long."""
+MOST, LONGEST = 8, 200
+"""Limit for the parts of a dotted path, the values of a name, the levels of an assigned expression and the rounds of propagation;
+and for the characters of a dotted path. The search stops there, so that no source takes long, or much memory."""
 SPELLINGS = (
     (r"^torch\..*\btorch\b", "torch"),
     (r"^torch\.(functional|_VF|_C\._VariableFunctions)\b", "torch"),
@@ -71,8 +71,12 @@ def bindings(nodes: Iterable[ast.AST]) -> Iterator[Binding]:
                     yield from _assigned(target, value)
             case ast.AnnAssign(target, annotation, value):
                 yield from _assigned(target, value or _call(annotation))
-            case ast.AugAssign(target):
+            case ast.AugAssign(target, _, ast.List() | ast.ListComp() as added):
+                yield from _assigned(target, added)
+            case ast.AugAssign(target) | ast.withitem(_, ast.expr() as target):
                 yield from _assigned(target, ANY)
+            case ast.MatchAs(_, str() as name) | ast.MatchStar(str() as name) | ast.MatchMapping(_, _, str() as name):
+                yield name, ANY
             case ast.NamedExpr(target, value):
                 yield from _assigned(target, value)
             case ast.For(target, iterated) | ast.AsyncFor(target, iterated) | ast.comprehension(target, iterated):
@@ -105,8 +109,9 @@ def _assigned(target: ast.expr, value: ast.expr | str) -> Iterator[Binding]:
             for each, part in zip(targets, values, strict=True):
                 yield from _assigned(each, part)
         case ((ast.Tuple(targets) | ast.List(targets)), _):
+            shared = value if isinstance(value, str) else _item(value)
             for each in targets:
-                yield from _assigned(each, value if isinstance(value, str) else _item(value))
+                yield from _assigned(each, shared)
 
 
 def _parameters(node: ast.arguments, instance: Mapping[ast.arg, ast.expr]) -> Iterator[Binding]:
@@ -153,10 +158,10 @@ def propagated(bindings: list[Binding]) -> Bound:
     """What each key may stand for, through chains of aliases in any order."""
     bound: dict[str, Values] = {key: Values() for key, _ in bindings}
     for _ in range(MOST):
-        grown = False
+        grown, seen = False, Seen()
         for key, value in bindings:
             if len(before := bound[key]) <= MOST:
-                new = Values({value}) if isinstance(value, str) else values_of(value, bound, {})
+                new = Values({value}) if isinstance(value, str) else values_of(value, bound, seen)
                 bound[key] = _union([before, {ANY if each.startswith(METHODS) else each for each in new}])
                 grown |= bound[key] != before
         if not grown:
@@ -171,28 +176,36 @@ def values_of(node: ast.expr, bound: Bound, seen: Seen, levels: int = MOST) -> V
         return known
     if not levels:
         return UNKNOWN
-    if isinstance(node, ast.Attribute):
-        step = values_of(node.value, bound, seen, levels - 1), node.attr
-        if (known := seen.get(step)) is None:
-            known = seen[step] = _union(_member(value, node.attr, bound) for value in step[0])
-        return known
-
-    def values(part: ast.expr) -> Values:
-        return values_of(part, bound, seen, levels - 1)
-
     match node:
         case ast.Name(name) if name in bound:
             return bound[name]
         case ast.Name(name):
             built_in = Values({f"builtins.{name}"}) if hasattr(builtins, name) else UNKNOWN
             return built_in | {plain(f"{module}.{name}") for module in bound.get("*", ())}
+        case ast.Constant():
+            return Values({OWN})
+        case ast.Attribute(owner, name):
+            owners = values_of(owner, bound, seen, levels - 1)
+            if (known := seen.get((owners, name))) is None:
+                known = seen[owners, name] = _union(_member(value, name, bound) for value in owners)
+            return known
+    if (known := seen.get((node, levels))) is None:  # one expression may be assigned to many names
+        known = seen[node, levels] = _values_of_parts(node, bound, seen, levels)
+    return known
+
+
+def _values_of_parts(node: ast.expr, bound: Bound, seen: Seen, levels: int) -> Values:
+    """What an expression may stand for that has parts, and is no attribute."""
+
+    def values(part: ast.expr) -> Values:
+        return values_of(part, bound, seen, levels - 1)
+
+    match node:
         case ast.Subscript(owner, key):
             return _union(_part(value, key, bound) for value in values(owner))
         case ast.Call(function, arguments):
             given = values(arguments[0]) if arguments else Values()
             return _union(_result(value, given, arguments, bound) for value in values(function))
-        case ast.Constant():
-            return Values({OWN})
         case ast.NamedExpr(_, value):
             return values(value)
         case ast.IfExp(_, one, other):
@@ -232,7 +245,7 @@ def _result(function: str, given: Values, arguments: list[ast.expr], bound: Boun
         case [_, ast.Constant(str() as name), *_] if function == "builtins.getattr":
             return _union(_member(value, name, bound) for value in given)
         case [_] if function == "builtins.vars":
-            return Values(f"{value}.__dict__" for value in given)
+            return Values(plain(f"{value}.__dict__") for value in given)
         case [_] if function.startswith(GETTERS):
             for name in function.partition(":")[2].split("."):
                 given = _union(_member(value, name, bound) for value in given)
@@ -240,7 +253,7 @@ def _result(function: str, given: Values, arguments: list[ast.expr], bound: Boun
         case [ast.Constant(str() as name), *_] if function in IMPORTERS:
             return Values({plain(name), plain(name.partition(".")[0])} if last == "__import__" else {plain(name)})
         case [ast.Constant(str() as name), *_] if f"{function}:" in GETTERS:
-            return Values({f"{function}:{name}"})
+            return Values({f"{function}:{name}"}) if len(name) <= LONGEST else UNKNOWN
         case [ast.Constant(str() as name), *_] if last == "__getattribute__":
             return _member(owner, name, bound)
         case [ast.Constant(str()) as key, *_] if last == "get" and (owner == "sys.modules" or owner.endswith(".__dict__")):
@@ -257,9 +270,13 @@ def _union(parts: Iterable[Iterable[str]]) -> Values:
     return every if len(every) <= MOST else UNKNOWN.union(sorted(every)[:MOST])
 
 
-@functools.lru_cache(maxsize=4096)
 def plain(dotted: str) -> str:
-    """The documented name of an object that has several."""
+    """The documented name of an object that has several; ANY for one that is longer than any name of a rule."""
+    return _documented(dotted) if len(dotted) <= LONGEST else ANY
+
+
+@functools.lru_cache(maxsize=4096)
+def _documented(dotted: str) -> str:
     if not SPELT.search(dotted):
         return dotted
     for spelling, name in SPELLINGS:

@@ -2,9 +2,10 @@
 
 import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Self
 
-from arena.errors import ArenaError
+from arena.errors import ArenaError, JudgeError
 from arena.schema import Errors, RejectionVerdict
 
 
@@ -24,15 +25,32 @@ class Rejection(Exception):  # noqa: N818  a verdict, not an error of arena
         self.verdict: RejectionVerdict = verdict
         self.message, self.shape, self.input_class, self.error = message, shape, input_class, error
 
+    def alone(self) -> Self:
+        """The same without where it came from: what was on the stack there has memory."""
+        return type(self)(self.verdict, self.message, shape=self.shape, input_class=self.input_class, error=self.error)
+
+
+class NotAloneError(JudgeError):
+    """Something failed that may be due to these processes, which compute on the GPU and are not the submission's."""
+
+    def __init__(self, pids: Sequence[int], what: str) -> None:
+        remedy = "a score needs it alone. End them or choose another GPU"
+        super().__init__(f"Other processes use the GPU (pid {', '.join(map(str, pids))}): {remedy}. {what}")
+
 
 SHORTAGES = {errno.ENOMEM: "Memory", errno.EAGAIN: "Processes", errno.ENFILE: "The machine's open files"}
 """What a submission can take from the judge, by the error of a system call. Not EMFILE: each process has a count of its own. Not
 ENOSPC: a worker has no disk."""
 SHORT_TEXTS = {
-    "Memory": re.compile(r"out[ _]of[ _]memory|can(no|')t allocate|ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED", re.IGNORECASE),
+    "Memory": re.compile(
+        r"out[ _]of[ _]memory|can(no|')t allocate|ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED"
+        r"|\bMemoryError|bad_alloc|memory allocation failure|memory exhausted",
+        re.IGNORECASE,
+    ),
     "Processes": re.compile(r"can't start new thread"),
 }
-"""The same in the texts of RuntimeErrors: torch's on host and device, cuBLAS's (which cannot make a handle), Python's threads."""
+"""The same in the texts of RuntimeErrors: torch's on host and device, cuBLAS's (which cannot make a handle), Python's threads.
+And in what a worker prints: Python's, the C++ library's, and those of compilers."""
 
 
 def shortage(error: MemoryError | OSError | RuntimeError) -> str | None:

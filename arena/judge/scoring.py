@@ -15,14 +15,14 @@ import torch
 
 import arena
 from arena.errors import ArenaError, JudgeError, message_of
-from arena.judge import evaluation, forbidden, kernels, problem_code, similar, timing, worker_client
+from arena.judge import evaluation, kernels, problem_code, reading, similar, timing, worker_client
 from arena.judge.building import Report
 from arena.judge.context import SHORTEST_CALL_S, ScoringContext, Stopwatch, shape_text
 from arena.judge.device import nvml
 from arena.judge.device.detect import open_device
 from arena.judge.device.device import OpenDevice
 from arena.judge.problem_code import Shape
-from arena.judge.rejection import Rejection, refusal_under_way
+from arena.judge.rejection import NotAloneError, Rejection, crowded, refusal_under_way
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import Middle, interval, interval_of_larger, median_of_processes, peak_fraction, trimmed_mean
 from arena.judge.sets import Seeds
@@ -77,7 +77,8 @@ def score(
     environment |= {"kernel": platform.release(), "seed": seeds.secret.hex()}
     notes: list[str] = []
     try:
-        _read(submission, problem)
+        read = reading.read(submission.source, problem.forbidden)
+        _reject_uses(read.uses)
         loads = {} if shared else {"before": load.look()}
         with open_device(hardware, gpu, shared=shared) as device:
             code = problem_code.load(problem, hardware.profile, folder)
@@ -99,7 +100,12 @@ def score(
                 counters = stack.enter_context(kernels.counters(context, start)) if reads else None
                 throttled = set[str]()
                 anchor, profile = partial(_watched, device, throttled), hardware.profile
-                processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)
+                try:
+                    processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)
+                except Rejection as rejection:
+                    if crowded(rejection) and not shared and (pids := device.strangers()):
+                        raise NotAloneError(pids, rejection.message) from None
+                    raise
                 evidence = processes[-1].evidence
                 _reject_excluded(problem, evidence)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
@@ -122,7 +128,7 @@ def score(
             return _rejected(refusal, [*notes, message], timings=stopwatch.timings(), environment=environment, **common)
         return JudgeFailed(**common, message=message, timings=stopwatch.timings(), environment=environment | _noted(notes))
     warning = unexpected_arithmetic(problem, shapes, evidence)
-    held = similar.similar(submission.source.decode())
+    held = similar.similar(read.fingerprints)
     return Passed(
         **common,
         message=warning,
@@ -180,16 +186,10 @@ def _common(problem: Problem, hardware: Hardware, digest: str) -> dict[str, Any]
     return {**named, "tolerance": problem.tolerance}
 
 
-def _read(submission: Submission, problem: Problem) -> None:
-    """Reject what reading the source alone shows."""
-    try:
-        uses = forbidden.forbidden(submission.source.decode(), problem.forbidden)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
-        reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
-        raise Rejection("crashed", f"solution.py does not parse: {line}{reason}") from None
+def _reject_uses(uses: Sequence[tuple[str, int]]) -> None:
+    """Rejection where the source uses a name that the problem forbids."""
     if uses:
-        listed = "; ".join(f"line {use.line} uses {use.name}" for use in uses[:5])
+        listed = "; ".join(f"line {line} uses {name}" for name, line in uses)
         raise Rejection("forbidden", f"The problem forbids what solution.py uses: {listed}")
 
 

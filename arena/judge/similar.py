@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import json
 import lzma
-import tokenize
+from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.judge.fingerprints import HASH_BYTES, of_python
+from arena.judge.fingerprints import unpacked
 from arena.schema import Similar
 
 KNOWN = Path(__file__).with_name("known_kernels.json.xz")
@@ -43,24 +42,12 @@ def known() -> tuple[Known, ...]:
     )
 
 
-def similar(source: str, kernels: tuple[Known, ...] | None = None) -> tuple[Similar, ...]:
-    """The kernels of which a Python file holds the largest shares, largest first; of the known ones unless others are given."""
-    try:
-        found = of_python(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
-        return ()  # nothing of such a file runs
+def similar(found: Set[int], kernels: tuple[Known, ...] | None = None) -> tuple[Similar, ...]:
+    """The kernels of which a file with these fingerprints holds the largest shares, largest first.
+
+    Of the known kernels, unless others are given.
+    """
     kernels = known() if kernels is None else kernels
     shares = ((len(found & kernel.fingerprints) / len(kernel.fingerprints), kernel.source) for kernel in kernels)
     largest = sorted((each for each in shares if each[0] >= LEAST_SHARE), key=lambda each: (-each[0], each[1]))
     return tuple(Similar(source=name, share=round(share, 3)) for share, name in largest[:MOST_SOURCES])
-
-
-def packed(fingerprints: set[int]) -> str:
-    """Fingerprints as text."""
-    return base64.b64encode(b"".join(value.to_bytes(HASH_BYTES) for value in sorted(fingerprints))).decode()
-
-
-def unpacked(text: str) -> set[int]:
-    """The fingerprints in such a text."""
-    data = base64.b64decode(text)
-    return {int.from_bytes(data[at : at + HASH_BYTES]) for at in range(0, len(data), HASH_BYTES)}

@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from arena.errors import JudgeError
 from arena.judge import gpu_window
 from arena.judge.buffers import place
 from arena.judge.context import CHECKED_CALLS, SHORTEST_CALL_S, ScoringContext
 from arena.judge.overhead import Overhead
 from arena.judge.problem_code import Shape
-from arena.judge.rejection import Rejection
+from arena.judge.rejection import NotAloneError, Rejection
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import half_width
 from arena.judge.sets import Disturbed, InputSpec, Late, Sets, WindowResult, choose, make, write
@@ -32,10 +31,6 @@ ALONE_CALLS, LEAST_ALONE_CALLS = 9, 6
 """Most calls alone in one batch, and how few a batch has where a window holds few calls, which are long."""
 RETRY_PAUSE_S = 0.5
 """The pause before a retry, with the worker frozen; each is longer by this. So a short disturbance does not spoil four tries."""
-
-
-class NotAloneError(JudgeError):
-    """Timing was disturbed, and a process that is not the submission's computes on the GPU."""
 
 
 @dataclass(frozen=True)
@@ -146,9 +141,8 @@ def time_shape(
             late |= isinstance(rejection, Late)
             if len(disturbed) == TIMING_TRIES:
                 text = f"Timing was disturbed in each of {TIMING_TRIES} tries: {'; '.join(disturbed)}"
-                if late and (pids := ", ".join(map(str, context.strangers()))):
-                    remedy = "a score needs it alone: end them or choose another GPU"
-                    raise NotAloneError(f"Other processes compute on the GPU (pid {pids}); {remedy}. {text}") from None
+                if late and (pids := context.strangers()):
+                    raise NotAloneError(pids, text) from None
                 raise Disturbed("cheated", text, shape=rejection.shape, input_class=rejection.input_class) from None
             time.sleep(RETRY_PAUSE_S * len(disturbed))
 

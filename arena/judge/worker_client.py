@@ -17,7 +17,7 @@ from arena.judge import absent_libraries, stub_library
 from arena.judge.channel import Channel, Log
 from arena.judge.device.memory import Buffer, Gate, Memory
 from arena.judge.problem_code import kit
-from arena.judge.rejection import Rejection, shortage
+from arena.judge.rejection import SHORT_TEXTS, Rejection, shortage
 from arena.judge.worker import main
 from arena.sandboxes import RunningSandbox, Sandbox, SandboxSpec
 from arena.sandboxes.limits import limits_for
@@ -317,10 +317,15 @@ class Worker:
         try:
             yield
         except (MemoryError, OSError, RuntimeError) as error:
-            if self.loaded and (what := shortage(error)):
-                text = f"{what} ran out for the judge with the solution loaded ({message_of(error)})"
-                raise Rejection("crashed", f"{text}: use less") from error
+            if charge := self.charge(error):
+                raise charge from error
             raise
+
+    def charge(self, error: MemoryError | OSError | RuntimeError) -> Rejection | None:
+        """The verdict where the judge met a shortage with the submission loaded here, else None."""
+        if not self.loaded or not (what := shortage(error)):
+            return None
+        return Rejection("crashed", f"{what} ran out for the judge with the solution loaded ({message_of(error)}): use less")
 
     def begin_kill(self) -> None:
         """Kill its processes without waiting for their end. What a thread has this worker do fails soon."""
@@ -336,8 +341,8 @@ class Worker:
 
     def _stderr_note(self) -> str:
         time.sleep(0.05)  # the line is in the pipe by now; give the reading thread its turn
-        line = self.stderr.last_line()
-        return f"; its last line on stderr: {line}" if line else ""
+        text = self.stderr.last_error(SHORT_TEXTS["Memory"])
+        return f"; on stderr: {text}" if text else ""
 
 
 @contextmanager

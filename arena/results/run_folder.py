@@ -40,7 +40,7 @@ from arena.files import documents
 from arena.files.text import render
 from arena.schema import Annotation, Cell, EndedSession, Problem, Profile, SweepPlace
 
-SOURCE_RULES = ("acceptable.py", "judge/forbidden.py", "judge/name_resolution.py", "judge/source_tree.py")
+SOURCE_RULES = ("acceptable.py", "judge/forbidden.py", "judge/name_resolution.py")
 """What a source is refused for. Every workspace has a copy, so that check.py tells the agent what a score would."""
 ROOM_BYTES = 8 << 20
 """Held on the disk from the start: half for solution.py and events, half for score.json and result.yaml. A disk that another

@@ -69,8 +69,35 @@ def test_a_persons_program_on_the_gpu_is_no_verdict():
             person.kill()
             person.communicate()
     assert isinstance(result, JudgeFailed), result
-    assert f"Other processes compute on the GPU (pid {people[0].pid})" in result.message
+    assert f"Other processes use the GPU (pid {people[0].pid})" in result.message
     assert isinstance(scored(ORACLE), Passed), "alone it passes"
+
+
+TAKES = """
+import sys, time, torch
+free, _ = torch.cuda.mem_get_info()
+taken = torch.empty(free - (600 << 20), dtype=torch.uint8, device="cuda")
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_memory_that_a_persons_program_takes_is_no_verdict():
+    people: list[Any] = []
+
+    def begin(step):
+        if step == "building" and not people:
+            people.append(subprocess.Popen([sys.executable, "-c", TAKES], stdout=subprocess.PIPE))
+            assert people[0].stdout.readline() == b"ready\n"
+
+    try:
+        result = scored(ORACLE, begin, processes=2)
+    finally:
+        for person in people:
+            person.kill()
+            person.communicate()
+    assert isinstance(result, JudgeFailed), result
+    assert f"Other processes use the GPU (pid {people[0].pid})" in result.message
 
 
 def test_one_that_needs_much_memory_is_built_again():

@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +25,7 @@ from arena.files import documents  # noqa: E402
 from arena.judge import worker_client  # noqa: E402
 from arena.judge.channel import HEAD_BYTES, TAIL_BYTES, Channel, Log  # noqa: E402
 from arena.judge.device.memory import HostMemory  # noqa: E402
-from arena.judge.rejection import Rejection, refusal_under_way, shortage  # noqa: E402
+from arena.judge.rejection import SHORT_TEXTS, Rejection, crowded, refusal_under_way, shortage  # noqa: E402
 from arena.judge.sampling import CPU  # noqa: E402
 from arena.judge.worker import main  # noqa: E402
 from arena.sandboxes import MIB, bwrap  # noqa: E402
@@ -151,7 +152,7 @@ def test_a_log_keeps_the_beginning_and_the_end_of_a_stream():
         writing.write(lines)
         writing.close()
         kept = log.text()
-    assert log.last_line() == "line 1999999"
+    assert log.last_error(SHORT_TEXTS["Memory"]) == "line 1999999"
     head, told, tail = kept[:HEAD_BYTES], kept[HEAD_BYTES:-TAIL_BYTES], kept[-TAIL_BYTES:]
     assert lines.startswith(head) and lines.endswith(tail) and len(told) <= TAIL_BYTES
     lost = int(told.partition(b"\n[")[2].partition(b" bytes")[0])
@@ -372,6 +373,53 @@ def test_a_refusal_under_way_is_found():
 def test_the_judges_own_failure_is_not_the_solutions(loaded: bool, op: str, message: str) -> None:
     worker: Any = object.__new__(worker_client.Worker)
     worker._deadline_s = 1.0 if loaded else float("inf")
-    worker.stderr = SimpleNamespace(last_line=lambda: "OSError: libcupti.so.13")
+    worker.stderr = SimpleNamespace(last_error=lambda wanted: "OSError: libcupti.so.13")
     failure = worker._failed(op, main.RAISED)
-    assert (failure.verdict, failure.message) == ("crashed", f"{message}; its last line on stderr: OSError: libcupti.so.13")
+    assert (failure.verdict, failure.message) == ("crashed", f"{message}; on stderr: OSError: libcupti.so.13")
+
+
+def raised(last):
+    return f'Traceback (most recent call last):\n  File "solution.py", line 3, in solution\n    launch()\n{last}\n'
+
+
+ADVICE = (
+    "CUDA kernel errors might be asynchronously reported at some other API call.\n"
+    "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
+)
+LAST = ADVICE.splitlines()[-1]
+EARLIER = raised("torch.OutOfMemoryError: CUDA out of memory.")
+
+
+@pytest.mark.parametrize(
+    ("stderr", "told", "short"),
+    [
+        ("", "", False),
+        ("compiling\n\nready\n", "ready", False),
+        (raised("ZeroDivisionError: division by zero"), "ZeroDivisionError: division by zero", False),
+        (raised("torch.OutOfMemoryError: CUDA out of memory. 1 GiB"), "torch.OutOfMemoryError: CUDA out of memory. 1 GiB", True),
+        (raised(f"RuntimeError: CUDA error: out of memory\n{ADVICE}"), f"RuntimeError: CUDA error: out of memory … {LAST}", True),
+        (raised(f"RuntimeError: CUDA error: bad address\n{ADVICE}"), f"RuntimeError: CUDA error: bad address … {LAST}", False),
+        (
+            raised("RuntimeError: Error building extension\n[1/2] nvcc\nptxas fatal : Memory allocation failure\nninja: stopped"),
+            "RuntimeError: Error building extension … ptxas fatal : Memory allocation failure … ninja: stopped",
+            True,
+        ),
+        (raised("MemoryError"), "MemoryError", True),
+        ("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n", "bad_alloc", True),
+        (EARLIER + raised("ZeroDivisionError"), "ZeroDivisionError", False),
+        (EARLIER + "it goes on\n" * 20 + raised("ValueError: 3"), "ValueError: 3", False),
+        ("out of memory, a smaller block then\n" + "\n".join(map(str, range(20))), "19", False),
+        (raised("ValueError: \x1b[31mred"), "ValueError: ?[31mred", False),
+        ("Traceback (most recent call last):\n", "Traceback (most recent call last):", False),
+    ],
+)
+def test_the_last_error_is_told_in_short(stderr: str, told: str, short: bool) -> None:
+    """And memory that was short is told, wherever in the message it stands: others may have taken it."""
+    with tempfile.TemporaryFile() as file:
+        file.write(stderr.encode())
+        file.seek(0)
+        log = Log(file)
+        log.text()
+    found = log.last_error(SHORT_TEXTS["Memory"])
+    assert told in found if told == "bad_alloc" else found == told
+    assert crowded(Rejection("crashed", f"solution() raised an exception; on stderr: {found}")) == short

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from arena.judge import building  # noqa: E402
 from arena.judge.building import OwnWorker  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
 
-LINE = "solution() raised an exception; its last line on stderr: torch.OutOfMemoryError: CUDA out of memory."
+LINE = "solution() raised an exception; on stderr: torch.OutOfMemoryError: CUDA out of memory."
 WORKERS = 3
 
 
@@ -59,6 +60,9 @@ class Worker:
 
     def begin_kill(self) -> None:
         self.happened.append("kill")
+
+    def charge(self, error: Exception) -> Rejection:
+        return Rejection("crashed", f"charged: {error}")
 
 
 def own_worker(room: Room, end_fails: Exception | None = None, start_fails: Exception | None = None) -> OwnWorker:
@@ -134,11 +138,34 @@ def test_one_that_builds_alone_builds_once() -> None:
 @pytest.mark.parametrize("first", [Rejection("crashed", LINE), torch.OutOfMemoryError("CUDA out of memory")])
 def test_no_later_failure_replaces_a_verdict(first: Exception, when: str, later: Exception) -> None:
     """The worker may have processes that do not end, or another may not start, which a loaded one can bring about: a failure of
-    the judge would not count. The judge's own shortage of memory is charged where a submission is loaded."""
-    room = Room(1, first)
-    fails: dict[str, Any] = {when: later}
-    with pytest.raises(type(first), match="CUDA out of memory"):
-        built([own_worker(room, **fails) for _ in range(WORKERS)])
+    the judge would not count. The judge's own shortage of memory is charged where a submission is loaded. Whichever it is."""
+    for failing in range(WORKERS):
+        room = Room(1, first)
+        workers = [own_worker(room, **({when: later} if number == failing else {})) for number in range(WORKERS)]
+        with pytest.raises(Rejection, match="CUDA out of memory") as refused:
+            built(workers)
+        assert refused.value.verdict == "crashed"
+
+
+def test_a_build_that_failed_keeps_no_memory() -> None:
+    """What was on the stack where it failed would be missing when the others build again."""
+    held = list[weakref.ref[Any]]()
+
+    class Tensor:
+        pass
+
+    class Failing(Room):
+        def load(self) -> None:
+            inputs = Tensor()
+            held.append(weakref.ref(inputs))
+            if self.together:
+                self.together.wait()
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            assert not any(each() for each in held[:WORKERS])
+
+    room = Failing(1, Exception())
+    built([own_worker(room) for _ in range(WORKERS)])
+    assert len(held) == 2 * WORKERS
 
 
 @pytest.mark.parametrize(

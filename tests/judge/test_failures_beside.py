@@ -14,8 +14,8 @@ from arena.judge import buffers, building, evaluation
 from arena.judge.evaluation import ProcessResult, WindowSpec
 from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead
-from arena.judge.rejection import Rejection
-from arena.judge.timing import NotAloneError, ShapeTiming
+from arena.judge.rejection import NotAloneError, Rejection
+from arena.judge.timing import ShapeTiming
 
 SHAPE = {"N": 1}
 SPEC = WindowSpec("graph", 8)
@@ -124,7 +124,7 @@ def run(steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_others_on_the_gpu_are_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where calls are timed again because they had stalled."""
-    steps = [Unqueued("timed_out", "too many kernels", shape=SHAPE), NotAloneError("Other processes compute on the GPU")]
+    steps = [Unqueued("timed_out", "too many kernels", shape=SHAPE), NotAloneError([7], "")]
     with pytest.raises(NotAloneError):
         run(steps, monkeypatch)
 

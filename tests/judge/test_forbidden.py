@@ -1,6 +1,7 @@
 """Forbidden names are found by what they resolve to."""
 
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,15 @@ USED = {
     "def f(q: list, k=None):\n    q.mm(k)": "torch.Tensor.mm",
     "L = dict\ndef f(q: L, k=None):\n    q.mm(k)": "torch.Tensor.mm",
     "def list(x):\n    return x\ndef f(q, k):\n    list(q).mm(k)": "torch.Tensor.mm",
+    "x = []\ndef f(q, k):\n    with g(q) as x:\n        x.mm(k)": "torch.Tensor.mm",
+    "x = []\ndef f(q, k):\n    match q:\n        case x:\n            x.mm(k)": "torch.Tensor.mm",
+    "x = []\ndef f(q, k):\n    match q:\n        case [_, *x]:\n            x[0].mm(k)": "torch.Tensor.mm",
+    "x = {}\ndef f(q, k):\n    match q:\n        case {**x}:\n            x['q'].mm(k)": "torch.Tensor.mm",
+    "x = []\ndef f(q, k):\n    x += q\n    x.mm(k)": "torch.Tensor.mm",
+    # One expression for many names.
+    "import torch\na = b = c = [torch]\nc[0].bmm(q, k)": "torch.bmm",
+    "import torch\n(a, b), (c, d) = e = (torch, 1), (2, 3)\ne[0].bmm(q, k)": "torch.bmm",
+    "import torch\na, (b, c) = get()\ndef get():\n    return torch\nc.bmm(q, k)": "torch.bmm",
 }
 
 FREE = [
@@ -185,6 +195,7 @@ def test_mentions_are_not_uses(source):
         "def tune(found):\n    keys = list(found.keys())\n    keys.sort()",
         "def tune(found):\n    best = [each for each in found]\n    best.sort()",
         "BEST = {}\ndef mode():\n    return BEST.mode",
+        "def tune(found):\n    times = []\n    times += [each for each in found]\n    times += [0.0]\n    times.sort()",
     ],
 )
 def test_a_container_has_no_method_of_a_tensor(source):
@@ -231,6 +242,10 @@ LONG = {
     "aliases": "".join(f"a{i} = a{i + 1}\n" for i in range(50_000)) + "import torch\na50000 = torch\na0.bmm",
     "meanings": "import torch\nx = torch\n" + "".join(f"x = x.b{i}\n" for i in range(20_000)),
     "elements": "import torch\nx = [" + ",".join(f"torch.b{i}" for i in range(20_000)) + "][0]" + ".x" * 500,
+    "one value for many names": "=".join(f"a{i}" for i in range(8_000)) + "=(" + "x," * 8_000 + ")",
+    "one choice for many names": ",".join(f"a{i}" for i in range(8_000)) + "=(" + "x," * 8_000 + ") if c else d",
+    "one item for many pairs": ",".join(f"(a{i},b{i})" for i in range(8_000)) + "=(" + "x," * 8_000 + ") if c else d",
+    "a long path": f"import operator\ng = operator.attrgetter('{'a.' * 25_000}a')\n" + "g(y)\n" * 5_000,
     "depth": "x = " + "(a := " * 150 + "torch" + ")" * 150 + "".join("\n" + " " * i + "if a:" for i in range(90)) + " pass",
 }
 
@@ -241,3 +256,22 @@ def test_long_sources_take_linear_time(name):
     start = time.process_time()
     assert {found.name for found in forbidden(LONG[name], RULES)} == ({"torch.bmm"} if name == "aliases" else set())
     assert time.process_time() - start < 8
+
+
+LARGE = {
+    "a long module": f"import {'L' * 100_000} as x\n" + "".join(f"x.b{i}\n" for i in range(20_000)),
+    "names of a long module": f"from {'L' * 100_000} import " + ",".join(f"b{i}" for i in range(20_000)),
+    "a long module's names": f"import {'L' * 100_000} as x\n" + "vars(x)['b']\n" * 20_000,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_long_names_take_little_memory(name):
+    """2 GB and more where each use had a copy of them."""
+    tracemalloc.start()
+    try:
+        forbidden(LARGE[name], RULES)
+        assert tracemalloc.get_traced_memory()[1] < 200e6
+    finally:
+        tracemalloc.stop()

@@ -94,7 +94,7 @@ def test_disturbed_beside_others_on_the_gpu_is_no_verdict(monkeypatch):
     monkeypatch.setattr(judge_timing, "RETRY_PAUSE_S", 0.0)
     with pytest.raises(JudgeError) as caught:
         judge_timing.time_shape(beside(4711, 4712), UNUSED, SHAPE, "call", 8, UNUSED)
-    text = "Other processes compute on the GPU (pid 4711, 4712); a score needs it alone: end them or choose another GPU"
+    text = "Other processes use the GPU (pid 4711, 4712): a score needs it alone. End them or choose another GPU"
     assert str(caught.value) == f"{text}. {TRIES}"
     assert refusal_under_way(caught.value) is None
 
@@ -151,6 +151,31 @@ def test_a_score_on_a_slowed_device_is_unsteady(reasons, monkeypatch, capsys):
     assert (
         f"the driver slowed the device down meanwhile ({reasons})" in " ".join(capsys.readouterr().err.split())
     ) == result.unsteady
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("message", "pids", "verdict"),
+    [
+        ("solution() raised an exception; on stderr: CUDA out of memory", [4711], "judge_failed"),
+        ("solution() raised an exception; on stderr: CUDA out of memory", [], "crashed"),
+        ("solution() raised an exception; on stderr: ZeroDivisionError", [4711], "crashed"),
+    ],
+)
+def test_memory_that_a_person_may_have_taken_is_no_verdict(message, pids, verdict, monkeypatch):
+    @contextmanager
+    def beside_others(*hardware, shared):
+        with open_device(*hardware, shared=shared) as device:
+            yield replace(device, strangers=lambda: pids)
+
+    def refused(*arguments, **named):
+        raise Rejection("crashed", message)
+
+    monkeypatch.setattr(scoring, "open_device", beside_others)
+    monkeypatch.setattr(evaluation, "run", refused)
+    result = scored(HONEST)
+    assert result.verdict == verdict
+    assert message in result.message and ("pid 4711" in result.message) == (verdict == "judge_failed")
 
 
 def test_only_windows_of_half_the_calls_grow():

@@ -156,7 +156,7 @@ def test_fill_workspace_writes_only_public_facts(tmp_path: Path) -> None:
     names = {"reference.py", "check.py", "benchmark.py", "problem.json", "PROMPT.md", "rules"}
     assert {path.name for path in run.work.iterdir()} == names
     copies = sorted((run.work / "rules").iterdir())
-    assert {path.name for path in copies} == {"acceptable.py", "forbidden.py", "name_resolution.py", "source_tree.py"}
+    assert {path.name for path in copies} == {"acceptable.py", "forbidden.py", "name_resolution.py"}
     imported = {name for path in copies for name in re.findall(r"^from rules\.(\w+) import", path.read_text(), re.MULTILINE)}
     assert imported <= {path.stem for path in copies} and not any("arena" in path.read_text() for path in copies)
     assert prompt == run.work.joinpath("PROMPT.md").read_text() == "Addition on some CPU (cpu)\n- N = 16\n- N = 32\n"
