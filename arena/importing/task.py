@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,9 @@ REACHING = {
 """Modules of the host that torch, numpy and typing hold under these names."""
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 MOST_BYTES = 200_000
+ONE_AT_A_TIME = threading.RLock()
+"""Early versions of CPython count how deep they are in a tree once for all threads, and several tasks are read at once. Where two
+threads make trees, `ast.parse` raises SystemError there (seen on 3.11.7; https://github.com/python/cpython/issues/106905)."""
 
 
 class Unfit(ArenaError):  # noqa: N818  no error of anybody's: some tasks are so
@@ -71,8 +75,9 @@ def parse(source: bytes) -> Task:
     if len(source) > MOST_BYTES:
         raise Unfit(f"too large: the file has {len(source)} bytes, at most {MOST_BYTES}")
     try:
-        tree = ast.parse(source)
-        uses = forbidden(source.decode(), BARRED)
+        with ONE_AT_A_TIME:
+            tree = ast.parse(source)
+            uses = forbidden(source.decode(), BARRED)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise Unfit(f"does not parse: {type(error).__name__}") from None
     if uses:

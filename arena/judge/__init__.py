@@ -1,4 +1,7 @@
-"""The judge: it holds seeds, clock, reference, tolerances, ceilings and verdict; the submission runs in a sandbox outside it."""
+"""The judge: it holds seeds, clock, reference, tolerances, ceilings and verdict; the submission runs in a sandbox outside it.
+
+Importing it is light: each name is loaded when it is first used. torch takes a second to import.
+"""
 
 from __future__ import annotations
 
@@ -16,4 +19,4 @@ _SOURCES = {"missing": "before", "preflight": "before", "score": "scoring"}
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     if name not in _SOURCES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_SOURCES[name]}"), name)  # torch takes a second to import, pydantic a third of one
+    return getattr(import_module(f"{__name__}.{_SOURCES[name]}"), name)

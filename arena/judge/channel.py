@@ -13,7 +13,7 @@ from typing import BinaryIO
 HEAD_BYTES, TAIL_BYTES = 1 << 20, 4 << 20
 """How much the judge keeps of the beginning, and at least of the end, of each of the worker's streams. It reads and drops what
 lies between, so that the worker never blocks."""
-RECENT_BYTES, RECENT_LINES, LINE_CHARACTERS = 1 << 16, 8, 300
+RECENT_BYTES, RECENT_LINES, LINE_CHARACTERS = 1 << 20, 8, 300
 """What is looked at to find an error in a stream: so much of its end, so many lines where no exception is, so much of a line."""
 TRACEBACK = "Traceback (most recent call last):"
 
@@ -46,16 +46,17 @@ class Log:
             del self._tail[:-TAIL_BYTES]
 
     def last_error(self, wanted: re.Pattern[str]) -> str:
-        """The last lines in short, made safe to print: the last one and, before it, the first that shows what is `wanted`.
+        """Up to three lines, made safe to print: the last exception's first, the first that shows what is `wanted`, the last.
 
-        Of an exception's message also the first line: a long one may end with advice.
+        A long message may begin with what failed and end with advice. Where no exception is, some last lines are looked through.
         """
         lines = [line for line in self._kept()[-RECENT_BYTES:].decode("utf-8", "replace").splitlines() if line.strip()]
         shown = lines[-RECENT_LINES:]
         if TRACEBACK in lines:
             after = lines[len(lines) - lines[::-1].index(TRACEBACK) :]
             shown = [*dropwhile(lambda line: line[0].isspace(), after)] or shown  # without the frames
-        told = [*shown[: TRACEBACK in lines], *[line for line in shown if wanted.search(line)][:1], *shown[-1:]]
+        found = [line[max(0, match.end() - LINE_CHARACTERS) :] for line in shown if (match := wanted.search(line))]
+        told = [*shown[: TRACEBACK in lines], *found[:1], *shown[-1:]]
         short = dict.fromkeys("".join(c if c.isprintable() else "?" for c in line.strip())[:LINE_CHARACTERS] for line in told)
         return " … ".join(short)
 

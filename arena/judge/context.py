@@ -68,8 +68,8 @@ class ScoringContext:
     stopwatch: Stopwatch
     notes: list[str] = field(default_factory=list)
     """What went otherwise than usual, for the record of the score."""
-    strangers: Callable[[], list[int]] = list
-    """Pids of processes that compute on the device now beside the judge, in no sandbox and no container."""
+    strangers: Callable[[int], list[int]] = lambda least_bytes: []
+    """As of the device (`OpenDevice.strangers`)."""
     _layouts: dict[tuple[object, ...], Layout] = field(default_factory=dict)
 
     def ceiling(self, shape: Shape) -> Ceiling:

@@ -136,16 +136,10 @@ def run(
             except Unqueued as unqueued:
                 specs, why, unfit = _without_graphs(specs, uncaptured, scored, unqueued), WITHOUT_GRAPHS, unqueued
                 stuck = unqueued
-            except (
-                ArenaError,
-                MemoryError,
-                OSError,
-                RuntimeError,
-            ) as failure:
-                # What is left of the stuck worker may hold what is needed.
+            except (ArenaError, MemoryError, OSError, RuntimeError) as failure:
                 if stuck is None or isinstance(failure, NotAloneError):
                     raise
-                raise stuck from failure
+                raise stuck from failure  # what is left of the stuck worker may hold what was needed
 
     results = results or again(WITHOUT_GRAPHS)
     larger = _enlarged(context, shapes, specs, results)

@@ -186,8 +186,9 @@ def values_of(node: ast.expr, bound: Bound, seen: Seen, levels: int = MOST) -> V
             return Values({OWN})
         case ast.Attribute(owner, name):
             owners = values_of(owner, bound, seen, levels - 1)
-            if (known := seen.get((owners, name))) is None:
-                known = seen[owners, name] = _union(_member(value, name, bound) for value in owners)
+            step = owners, name, bound.get("." + name)  # all that it depends on
+            if (known := seen.get(step)) is None:
+                known = seen[step] = _union(_member(value, name, bound) for value in owners)
             return known
     if (known := seen.get((node, levels))) is None:  # one expression may be assigned to many names
         known = seen[node, levels] = _values_of_parts(node, bound, seen, levels)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from arena import paths
 from arena.errors import JudgeError
 from arena.judge import reader
 from arena.judge.fingerprints import unpacked
@@ -19,7 +20,8 @@ MOST_CPU_S, MOST_BYTES = 60, 2 << 30
 TIMES_AS_LONG = 10
 """How much longer than its processor time the reader may take on a busy machine."""
 MOST_PRINTED_BYTES = 16 << 20
-BEGUN = reader.BEGUN.encode()
+PROGRAM = f"import sys; sys.path[:0] = [sys.argv.pop(1)]; from {reader.__name__} import main; main()"
+"""Its first argument is the folder of this arena, which is not the one that is installed where this one is a checkout."""
 
 
 class Reading(NamedTuple):
@@ -35,22 +37,30 @@ def read(source: bytes, names: Iterable[str], *, most_cpu_s: int = MOST_CPU_S, m
 
     Rejection where it is not Python or cannot be read within the limits; JudgeError where the machine is at fault.
     """
-    command = [sys.executable, "-P", "-m", reader.__name__, str(most_cpu_s), str(most_bytes), *names]
+    command = [sys.executable, "-I", "-S", "-B", "-c", PROGRAM, str(paths.PACKAGE.parent)]
     limit_s = TIMES_AS_LONG * most_cpu_s
-    done = process.run(command, stdin=source, limit_s=limit_s, cap_bytes=MOST_PRINTED_BYTES)
+    done = process.run(
+        [*command, str(most_cpu_s), str(most_bytes), *names], stdin=source, limit_s=limit_s, cap_bytes=MOST_PRINTED_BYTES
+    )
     if done.timed_out:
         raise JudgeError(f"{limit_s} s were not enough for {most_cpu_s} s of reading solution.py: the machine is too busy")
-    if done.returncode == -signal.SIGXCPU:
-        raise Rejection("crashed", f"solution.py takes more than {most_cpu_s} s of processor time to read")
-    if done.returncode < 0:
-        raise Rejection("crashed", f"solution.py does not parse: signal {-done.returncode} ended the process that read it")
+    _, begun, found = done.stdout.partition(reader.BEGUN)
     if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        why = lines[-1] if lines else f"exit status {done.returncode}"
-        if done.stdout.startswith(BEGUN):
-            raise Rejection("crashed", f"solution.py does not parse: {why}")
-        raise JudgeError(f"solution.py could not be read: {why}")
-    found = json.loads(done.stdout.removeprefix(BEGUN))
-    if "error" in found:
-        raise Rejection("crashed", f"solution.py does not parse: {found['error']}")
-    return Reading(tuple((name, line) for name, line in found["uses"]), frozenset(unpacked(found["fingerprints"])))
+        why = _why(done)
+        if not begun:
+            raise JudgeError(f"solution.py could not be read: {why}")
+        if done.returncode == -signal.SIGXCPU:
+            raise Rejection("crashed", f"solution.py takes more than {most_cpu_s} s of processor time to read")
+        raise Rejection("crashed", f"solution.py does not parse: {why}")
+    shown = json.loads(found)
+    if "error" in shown:
+        raise Rejection("crashed", f"solution.py does not parse: {shown['error']}")
+    return Reading(tuple((name, line) for name, line in shown["uses"]), frozenset(unpacked(shown["fingerprints"])))
+
+
+def _why(done: process.Finished) -> str:
+    """How the reader ended, in words."""
+    if done.returncode < 0:
+        return f"signal {-done.returncode} ended the process that read it"
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"the process that read it ended with status {done.returncode}"

@@ -43,14 +43,18 @@ SHORTAGES = {errno.ENOMEM: "Memory", errno.EAGAIN: "Processes", errno.ENFILE: "T
 ENOSPC: a worker has no disk."""
 SHORT_TEXTS = {
     "Memory": re.compile(
-        r"out[ _]of[ _]memory|can(no|')t allocate|ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED"
-        r"|\bMemoryError|bad_alloc|memory allocation failure|memory exhausted",
+        r"out[ _]of[ _]memory|(can(no|')t|unable to) allocate|ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED"
+        r"|MemoryError|bad_alloc|memory allocation failure|memory exhausted",
         re.IGNORECASE,
     ),
     "Processes": re.compile(r"can't start new thread"),
 }
 """The same in the texts of RuntimeErrors: torch's on host and device, cuBLAS's (which cannot make a handle), Python's threads.
 And in what a worker prints: Python's, the C++ library's, and those of compilers."""
+
+
+SHORT_ON_GPU = re.compile(r"CUDA\b.*out of memory|CUDA_ERROR_OUT_OF_MEMORY|CUBLAS_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)")
+"""Of these, what says that a GPU's memory was short: CUDA's, torch's, Triton's and cuBLAS's words."""
 
 
 def shortage(error: MemoryError | OSError | RuntimeError) -> str | None:

@@ -22,7 +22,7 @@ from arena.judge.device import nvml
 from arena.judge.device.detect import open_device
 from arena.judge.device.device import OpenDevice
 from arena.judge.problem_code import Shape
-from arena.judge.rejection import NotAloneError, Rejection, crowded, refusal_under_way
+from arena.judge.rejection import SHORT_ON_GPU, NotAloneError, Rejection, refusal_under_way
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import Middle, interval, interval_of_larger, median_of_processes, peak_fraction, trimmed_mean
 from arena.judge.sets import Seeds
@@ -36,6 +36,8 @@ REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
 MOST_RETRIES = 1
 """A shape retried more often is flagged, too: a submission that disturbs itself may be choosing its try."""
+TAKEN_BYTES = 1 << 30
+"""The least memory of a GPU that another user's process must hold for a shortage to be its doing: two contexts' worth."""
 LEAST_SHARE, TRACES = 0.99, 0.01
 """Share of the formula's operations that the counters must show in the problem's arithmetic, and may show in an excluded one."""
 
@@ -103,8 +105,7 @@ def score(
                 try:
                     processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)
                 except Rejection as rejection:
-                    if crowded(rejection) and not shared and (pids := device.strangers()):
-                        raise NotAloneError(pids, rejection.message) from None
+                    _require_alone(rejection, () if shared else device.strangers(TAKEN_BYTES))
                     raise
                 evidence = processes[-1].evidence
                 _reject_excluded(problem, evidence)
@@ -152,6 +153,12 @@ def score(
         timings=stopwatch.timings(),
         environment=environment | _noted(notes),
     )
+
+
+def _require_alone(rejection: Rejection, pids: Sequence[int]) -> None:
+    """NotAloneError where the GPU's memory was short for the submission, and these processes of others have much of it."""
+    if pids and rejection.verdict == "crashed" and SHORT_ON_GPU.search(rejection.message):
+        raise NotAloneError(pids, rejection.message) from None
 
 
 def _watched(device: OpenDevice, throttled: set[str]) -> float:

@@ -141,7 +141,7 @@ def time_shape(
             late |= isinstance(rejection, Late)
             if len(disturbed) == TIMING_TRIES:
                 text = f"Timing was disturbed in each of {TIMING_TRIES} tries: {'; '.join(disturbed)}"
-                if late and (pids := context.strangers()):
+                if late and (pids := context.strangers(0)):
                     raise NotAloneError(pids, text) from None
                 raise Disturbed("cheated", text, shape=rejection.shape, input_class=rejection.input_class) from None
             time.sleep(RETRY_PAUSE_S * len(disturbed))

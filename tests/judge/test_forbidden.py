@@ -131,6 +131,12 @@ USED = {
     "x = []\ndef f(q, k):\n    match q:\n        case [_, *x]:\n            x[0].mm(k)": "torch.Tensor.mm",
     "x = {}\ndef f(q, k):\n    match q:\n        case {**x}:\n            x['q'].mm(k)": "torch.Tensor.mm",
     "x = []\ndef f(q, k):\n    x += q\n    x.mm(k)": "torch.Tensor.mm",
+    (
+        "import torch\nclass K:\n    def f(self, q):\n        "
+        + "; ".join(f"self.t{i}" for i in range(20))
+        + "".join(f"\n        self.t{i} = {f'self.t{i - 1}' if i else 'torch'}" for i in range(20))
+        + "\n        self.t19.bmm(q, q)"
+    ): "torch.bmm",
     # One expression for many names.
     "import torch\na = b = c = [torch]\nc[0].bmm(q, k)": "torch.bmm",
     "import torch\n(a, b), (c, d) = e = (torch, 1), (2, 3)\ne[0].bmm(q, k)": "torch.bmm",

@@ -9,14 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import psutil
+import pytest
 from command import needs_sandbox
 
 from arena.judge.device.nvml import Gpu
 
 
-def gpu_of(*pids: int) -> Gpu:
-    """A GPU on which the driver reports these processes."""
-    processes = [SimpleNamespace(pid=pid) for pid in pids]
+def gpu_of(*pids: int, used_bytes: int | None = 1 << 30) -> Gpu:
+    """A GPU on which the driver reports these processes, each with so much memory."""
+    processes = [SimpleNamespace(pid=pid, usedGpuMemory=used_bytes) for pid in pids]
     library: Any = SimpleNamespace(NVMLError=OSError, nvmlDeviceGetComputeRunningProcesses=lambda handle: processes)
     return Gpu(library, None)
 
@@ -42,6 +43,15 @@ def test_a_process_in_a_sandbox_is_no_stranger() -> None:
         for process in (person, sandbox):
             process.kill()
             process.wait()
+
+
+@pytest.mark.parametrize(("used_bytes", "counts"), [(1 << 30, True), (1 << 29, False), (None, True)])
+def test_a_process_with_little_memory_took_none(used_bytes: int | None, counts: bool) -> None:
+    """One whose memory the driver does not report may have taken much."""
+    person = os.getppid()
+    gpu = gpu_of(person, used_bytes=used_bytes)
+    assert gpu.other_processes() == [person]
+    assert gpu.other_processes(1 << 30) == ([person] if counts else [])
 
 
 def test_a_driver_that_reports_no_processes_has_no_strangers() -> None:

@@ -41,7 +41,7 @@ UNUSED: Any = None
 
 def beside(*pids: int) -> Any:
     """What timing knows of a GPU on which these processes compute, too."""
-    return SimpleNamespace(strangers=lambda: list(pids))
+    return SimpleNamespace(strangers=lambda least_bytes: list(pids))
 
 
 RAN = "; ".join(f"a process ran {number}" for number in (1, 2, 3, 4))
@@ -157,16 +157,18 @@ def test_a_score_on_a_slowed_device_is_unsteady(reasons, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("message", "pids", "verdict"),
     [
-        ("solution() raised an exception; on stderr: CUDA out of memory", [4711], "judge_failed"),
-        ("solution() raised an exception; on stderr: CUDA out of memory", [], "crashed"),
-        ("solution() raised an exception; on stderr: ZeroDivisionError", [4711], "crashed"),
+        ("solution() raised an exception; on stderr: CUDA out of memory", {4711: 2 << 30}, "judge_failed"),
+        ("solution() raised an exception; on stderr: CUDA out of memory", {4711: 512 << 20}, "crashed"),
+        ("solution() raised an exception; on stderr: CUDA out of memory", {}, "crashed"),
+        ("solution() raised an exception; on stderr: MemoryError", {4711: 2 << 30}, "crashed"),
+        ("solution() raised an exception; on stderr: ZeroDivisionError", {4711: 2 << 30}, "crashed"),
     ],
 )
 def test_memory_that_a_person_may_have_taken_is_no_verdict(message, pids, verdict, monkeypatch):
     @contextmanager
     def beside_others(*hardware, shared):
         with open_device(*hardware, shared=shared) as device:
-            yield replace(device, strangers=lambda: pids)
+            yield replace(device, strangers=lambda least_bytes: [pid for pid, held in pids.items() if held >= least_bytes])
 
     def refused(*arguments, **named):
         raise Rejection("crashed", message)

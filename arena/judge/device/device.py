@@ -22,8 +22,8 @@ class OpenDevice:
     """Reads the device's state right now; called before and after timing."""
     anchor_gb_s: Callable[[], float]
     """Measures how fast a trusted copy runs right now, GB/s."""
-    strangers: Callable[[], list[int]] = list
-    """Pids of processes that compute on it now beside the judge, in no sandbox and no container."""
+    strangers: Callable[[int], list[int]] = lambda least_bytes: []
+    """Pids of processes that compute on it beside the judge, in no sandbox and no container, and hold so much of its memory."""
     cpus: frozenset[int] | None = None
     """Processors that a worker may use; None for all."""
     gpu: int | None = None

@@ -74,7 +74,7 @@ def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[Open
                 conditions=gpu.conditions if gpu is not None else lambda: {"nvml": nvml.UNKNOWN},
                 # Where nothing is timed, its buffers would only take memory.
                 anchor_gb_s=_anchor(index, gpu) if not shared else lambda: math.nan,
-                strangers=gpu.strangers if gpu is not None else list,
+                strangers=gpu.strangers if gpu is not None else lambda least_bytes: [],
                 gpu=index if minor is None else minor,
                 env=ENV,
             )

@@ -56,14 +56,15 @@ class Gpu:
         version = self.library.nvmlSystemGetDriverVersion()
         return version if isinstance(version, str) else str(version.decode())
 
-    def other_processes(self) -> list[int]:
-        """Pids of other processes that compute on this GPU."""
+    def other_processes(self, least_bytes: int = 0) -> list[int]:
+        """Pids of other processes that compute on this GPU, and hold so much of its memory, or how much is not reported."""
         processes = self.ask("ComputeRunningProcesses") or []
-        return sorted(process.pid for process in processes if process.pid != os.getpid())
+        holding = [each for each in processes if (each.usedGpuMemory is None) or each.usedGpuMemory >= least_bytes]
+        return sorted(process.pid for process in holding if process.pid != os.getpid())
 
-    def strangers(self) -> list[int]:
+    def strangers(self, least_bytes: int = 0) -> list[int]:
         """Those of them that are in no sandbox and in no container: every process of a submission is in a sandbox."""
-        return [pid for pid in self.other_processes() if _in_our_namespace(pid)]
+        return [pid for pid in self.other_processes(least_bytes) if _in_our_namespace(pid)]
 
     def minor(self) -> int | None:
         """The number N of its node /dev/nvidia<N>, which may differ from CUDA's number."""
