@@ -34,7 +34,7 @@ test-slow:
 test-cli:
 	@scripts/setup cli
 	@.venv/bin/arena install --all
-	@.venv/bin/python -m pytest -q -ra -n $$(($$(nproc) * 5 / 2)) -m cli tests/agent_clis
+	@.venv/bin/python -m pytest -q -ra -n $$(($$(nproc) * 4)) -m cli tests/agent_clis
 
 test-site:
 	@scripts/setup site
