@@ -19,8 +19,8 @@ OF_WEIGHTS = STRESS[:-1]
 HARD = 8
 """One row in so many is as hard as the stress classes: no test tells these from timed inputs."""
 
-LARGEST = 448.0
-"""Of e4m3. Scales are such that the largest value of each row is just that."""
+LARGEST, LARGEST_BYTE = 448.0, 0x7E
+"""Of e4m3, and its byte. Scales are such that the largest value of each row is just that."""
 
 WEIGHTS_AT_ONCE = 2**24
 """Weights that the reference decodes at a time: 128 MiB in fp64, where the widest shape as a whole would take 1.8 GiB."""
@@ -39,6 +39,8 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public"
     for of_rows, values, scale, each in zip(classes, (x, w), (sx, sw), (left, right), strict=True):
         for name, rows in of_rows.items():
             hardened, scale[rows] = stress(name, values[rows], scale[rows], each)
+            if name == "zero_rows":
+                disturb(hardened, each)
             values.view(torch.uint8)[rows] = hardened.view(torch.uint8)
     return x, w, sx, sw
 
@@ -96,6 +98,13 @@ def stress(input_class: str, rows: Tensor, scale: Tensor, values: torch.Generato
             kept = torch.arange(rows.shape[1], device=rows.device) == place
             rows = (rows.view(torch.uint8) * kept).view(rows.dtype)
     return rows, scale
+
+
+def disturb(rows: Tensor, values: torch.Generator) -> None:
+    """Give half of these rows of zeros, by chance, a number anywhere, in place: their scale would else tell that all is zero."""
+    place = torch.randint(0, rows.shape[1], (len(rows), 1), generator=values, device=values.device)
+    chosen = torch.rand(len(rows), 1, generator=values, device=values.device) < 0.5
+    rows.view(torch.uint8).scatter_(1, place, torch.where(chosen, LARGEST_BYTE, 0).to(torch.uint8))
 
 
 def wide(scale: Tensor, values: torch.Generator) -> Tensor:

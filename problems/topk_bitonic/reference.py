@@ -29,6 +29,9 @@ STRESS = (
 """Classes of rows."""
 SPREAD = ("block", "stride", "ascending", "descending", "constant", "infinities", "negative")
 """Those whose rows have a mean and a scale of their own, as ordinary ones do."""
+REGULAR = ("cluster", "block", "stride", "ascending", "descending", "ties", "constant")
+"""Those of which a few elements tell where the winners are. In a timed set half of these rows have one larger element anywhere: a
+kernel that looks at a few and leaves the rest unread is wrong."""
 HARD = 8
 """One row in so many is as hard as the stress classes: no test tells these from timed inputs."""
 
@@ -56,6 +59,7 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public"
         if name not in SPREAD:
             z = torch.randn(x[rows].shape, generator=values, device=device)
             x[rows] = draw(name, z, shape["k"], places, values)
+    disturb(x, places)
     return x, ranks(shape["k"], device)
 
 
@@ -82,9 +86,14 @@ def ranks(k: int, device: str) -> Tensor:
     return torch.arange(k, dtype=torch.int32, device=device)
 
 
+def beginning(classes: Sequence[str], places: torch.Generator) -> int:
+    """Where the hard rows begin, and with which class: not a number drawn on the GPU, for which the judge would wait."""
+    return places.initial_seed() % (HARD * len(classes))
+
+
 def hard(rows: int, classes: Sequence[str], places: torch.Generator) -> dict[str, slice]:
     """The rows of each class: every eighth is hard, beginning with a random one, and those take the classes in turn."""
-    first = places.initial_seed() % (HARD * len(classes))  # not a number drawn on the GPU, for which the judge would wait
+    first = beginning(classes, places)
     at = range(first % HARD, rows, HARD)
     turns = {name: at[(number - first // HARD) % len(classes) :: len(classes)] for number, name in enumerate(classes)}
     return {name: slice(each.start, each.stop, each.step) for name, each in turns.items() if each}
@@ -112,6 +121,17 @@ def draw(input_class: str, z: Tensor, k: int, places: torch.Generator, values: t
             below = torch.where(z > -0.25, z.sign() * 0.0, z)
             return below.scatter_(1, place, z.gather(1, place).abs_())
     raise AssertionError(input_class)
+
+
+def disturb(x: Tensor, places: torch.Generator) -> None:
+    """Give half of the rows of regular classes, by chance, an element anywhere that is larger than all others; in place."""
+    first = beginning(STRESS, places)
+    rows = x[first % HARD :: HARD]
+    number = (torch.arange(len(rows), device=x.device) + first // HARD) % len(STRESS)
+    regular = torch.full_like(number, sum(1 << STRESS.index(name) for name in REGULAR)) >> number & 1
+    chosen = torch.rand(len(rows), generator=places, device=x.device) * regular > 0.5
+    place, largest = random_places(rows, 1, places), rows.amax(1, keepdim=True)
+    rows.scatter_(1, place, torch.where(chosen[:, None], largest + largest.abs() + 1, rows.gather(1, place)))
 
 
 def arrange(input_class: str, z: Tensor, k: int, places: torch.Generator) -> None:

@@ -47,7 +47,19 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public"
         qw[rows], hardened, z[rows] = stress_weights(name, qw[rows], s[rows], z[rows], codes, values)
         # Sums over codes of 15 are up to K**0.5 times as large as others where x has one sign.
         s[rows] = hardened / 8 if name == "all_fifteen" else hardened
+        if name == "all_fifteen":
+            disturb(qw[rows], shape["G"] // 2, codes)
     return x, qw, s, z
+
+
+def disturb(qw: Tensor, size: int, codes: torch.Generator) -> None:
+    """Give half of the rows, by chance, one group of `size` bytes of any codes, in place: a look at a few would else tell all."""
+    N, device = len(qw), qw.device
+    group = torch.randint(0, qw.shape[1] // size, (N, 1), generator=codes, device=device)
+    place = group * size + torch.arange(size, device=device)
+    drawn = torch.randint(0, 256, (N, size), generator=codes, dtype=torch.uint8, device=device)
+    chosen = torch.rand(N, 1, generator=codes, device=device) < 0.5
+    qw.scatter_(1, place, torch.where(chosen, drawn, qw.gather(1, place)))
 
 
 def generators(seed: int, device: str) -> tuple[torch.Generator, torch.Generator]:

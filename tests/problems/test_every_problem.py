@@ -34,6 +34,33 @@ def test_torch_has_one_thread_in_a_pytest_worker():
 
 # ------------------------------------------------------------------ inputs
 
+UNDISTURBED = {
+    "fp8_gemm": ("cheat_glances_at_scales", "disturb", lambda rows, values: None),
+    "paged_attention": (
+        "cheat_glances_at_keys",
+        "disturbed",
+        lambda lengths, page, heads, values: -torch.ones(len(lengths), heads),
+    ),
+    "topk_bitonic": ("cheat_glances_at_rows", "disturb", lambda x, places: None),
+    "w4a16_gemm": ("cheat_glances_at_codes", "disturb", lambda packed, size, codes: None),
+}
+"""By problem: a solution that looks at a part of an input and takes the rest for granted, and what in the inputs it misses."""
+
+
+@pytest.mark.parametrize("name", UNDISTURBED)
+def test_a_glance_at_an_input_does_not_tell_the_rest(name, monkeypatch):
+    """It passed as long as all that looked regular was."""
+    problem, (stem, function, nothing) = shipped(name), UNDISTURBED[name]
+    cheat = problem.solution(stem)
+
+    def rejected() -> int:
+        sets = (problem.make(problem.public[0], seed) for seed in range(DRAWN))
+        return sum(not problem.accepts(cheat(*inputs), inputs) for inputs in sets)
+
+    assert rejected() >= 2
+    monkeypatch.setattr(problem.reference, function, nothing)
+    assert rejected() == 0
+
 
 @pytest.mark.parametrize(("name", "shape"), SHAPES)
 def test_the_contract_holds_on_every_shape(name, shape):
