@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from arena.judge.fingerprints import RUN, WINDOW, c_tokens, fingerprints, of_python, packed, python_tokens  # noqa: E402
-from arena.judge.similar import KNOWN, LEAST_SHARE, REVIEW_SHARE, known  # noqa: E402
+from arena.judge.similar import KNOWN, LEAST_SHARE, known  # noqa: E402
+from arena.schema.score import REVIEW_SHARE  # noqa: E402
 
 TABLE = ROOT / "docs" / "tables" / "similar.md"
 PYTHON = "3.12"

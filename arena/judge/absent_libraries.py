@@ -47,7 +47,8 @@ def without(spec: SandboxSpec, libraries: tuple[VendorLibrary, ...]) -> SandboxS
 def stubs(shown: tuple[Path, ...], libraries: tuple[VendorLibrary, ...], covered: tuple[Path, ...] = ()) -> Mapping[Path, bytes]:
     """What to show in the place of each file of these libraries that is one of the paths or lies below one.
 
-    Finding them takes about a second for 150,000 files. Folders of the host that the sandbox covers need no look.
+    Finding them takes about a second for 150,000 files, so a process does it once for each set of libraries. Folders of the host
+    that the sandbox covers need no look.
     """
     resolved = {path: path.resolve() for path in shown}
     found: dict[Path, VendorLibrary] = {}
@@ -56,6 +57,8 @@ def stubs(shown: tuple[Path, ...], libraries: tuple[VendorLibrary, ...], covered
             if not path.name.startswith(PREFIXES[library]):
                 continue
             if path.is_symlink():  # what it leads to may have any name
+                if not path.is_file():  # what it led to is gone, or it leads to itself
+                    continue
                 target = path.resolve()
                 inside = (top / target.relative_to(real) for top, real in resolved.items() if target.is_relative_to(real))
                 found |= dict.fromkeys(inside, library)
@@ -80,8 +83,8 @@ def _stub(path: Path, library: VendorLibrary) -> bytes:
     """A stub of a shared object, an empty archive for a static library, and an empty file for anything else."""
     if path.suffix == ".a":
         return EMPTY_ARCHIVE
-    with path.open("rb") as file:
-        try:
+    try:
+        with path.open("rb") as file:
             return stub(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), library) or b""
-        except (ValueError, IndexError, struct.error):  # an empty or a damaged file, which does not load either
-            return b""
+    except (OSError, ValueError, IndexError, struct.error):  # unreadable, empty or damaged: it does not load either
+        return b""

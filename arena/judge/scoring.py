@@ -29,6 +29,7 @@ from arena.judge.sets import Seeds
 from arena.judge.verify import worse
 from arena.sandboxes import Sandbox
 from arena.schema import Device, Evidence, Hardware, JudgeFailed, Passed, Problem, Rejected, Score, ShapeScore, TimedShape
+from arena.schema.score import REVIEW_SHARE
 from arena.submission import Submission
 from arena.system import load
 
@@ -147,7 +148,7 @@ def score(
         or any(shape.overlapped() for shape in shapes)
         or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in evidence)
         or counters_hidden
-        or any(each.share >= similar.REVIEW_SHARE for each in held)
+        or any(each.share >= REVIEW_SHARE for each in held)
         or bool(throttled)
         or bool(warning),
         timings=stopwatch.timings(),

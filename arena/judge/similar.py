@@ -19,9 +19,6 @@ from arena.schema import Similar
 KNOWN = Path(__file__).with_name("known_kernels.json.xz")
 LEAST_SHARE = 0.1
 """Smaller shares are not recorded: idioms that all kernels of a kind have."""
-REVIEW_SHARE = 0.3
-"""From here on a person should look. Of this repository's own solutions none holds more than 0.19 of a kernel. A copy with other
-names and a foreign statement after every fourth holds 0.47 or more (docs/tables/similar.md)."""
 MOST_SOURCES = 5
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from arena.schema import Annotation, Passed
+from arena.schema.score import REVIEW_SHARE
 
 NEAR_CEILING = 0.95
 """Of the ceiling, as in the judge's own flag."""
@@ -46,7 +47,8 @@ def reasons(annotation: Annotation) -> tuple[str, ...]:
             found.append(f"timed again {len(shape.disturbed)} times: {sizes}")
         if shape.overlapped():
             found.append(f"calls may have overlapped: {sizes}")
-    found += [f"holds {known.share:.2f} of a well-known kernel: {known.source}" for known in score.similar]
+    well_known = [known for known in score.similar if known.share >= REVIEW_SHARE]
+    found += [f"holds {known.share:.2f} of a well-known kernel: {known.source}" for known in well_known]
     if score.message:
         found.append(score.message)
     if score.review_suggested:

@@ -145,6 +145,11 @@ class Evidence(Record):
     dram_write_bytes: float | None = None
 
 
+REVIEW_SHARE = 0.3
+"""From this share of a well-known kernel on a person should look. Of this repository's own solutions none holds more than 0.19. A
+copy with other names and a foreign statement after every fourth holds 0.47 or more (docs/tables/similar.md)."""
+
+
 class Similar(Record):
     """A well-known kernel of which the submission holds a part. For a reviewer; no verdict comes of it."""
 

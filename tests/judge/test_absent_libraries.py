@@ -83,6 +83,14 @@ def test_no_path_leads_to_the_real_library(sandbox, toolkit):
     assert found["sizes"]["/opt/toolkit/lib64/libcublasLt.so"] == 0
 
 
+def test_links_that_lead_nowhere_are_no_libraries(tmp_path):
+    """As an upgrade leaves behind: of files that are gone, and of themselves."""
+    (tmp_path / "libcudnn.so").symlink_to("libcudnn.so.9")
+    (tmp_path / "libcublas.so").symlink_to("libcublas.so")
+    (tmp_path / "libcublasLt.so.13").write_bytes(b"")
+    assert absent_libraries.stubs((tmp_path,), ("cuBLAS", "cuDNN")) == {tmp_path / "libcublasLt.so.13": b""}
+
+
 @needs_gcc
 def test_only_the_libraries_named_are_absent(sandbox, toolkit):
     _, out, _ = finished(sandbox, spec_of(toolkit, "python", "-c", READ, "/opt/toolkit/lib64", libraries=("cuDNN",)))

@@ -12,7 +12,8 @@ import pytest
 
 from arena import paths
 from arena.judge.fingerprints import of_python, packed, unpacked
-from arena.judge.similar import KNOWN, LEAST_SHARE, REVIEW_SHARE, Known, known, similar
+from arena.judge.similar import KNOWN, LEAST_SHARE, Known, known, similar
+from arena.schema.score import REVIEW_SHARE
 
 SOLUTIONS = sorted(paths.problems().glob("*/solutions/*.py"))
 HONEST = Path(__file__).parents[1] / "attacks" / "honest"

@@ -5,7 +5,7 @@ from typing import Any
 from records import trial, unsteady
 
 from arena.results import desk
-from arena.schema import Annotation
+from arena.schema import Annotation, Similar
 
 
 def changed(found: Annotation, **of_the_shape: Any) -> Annotation:
@@ -30,3 +30,12 @@ def test_a_message_stays_on_its_line():
     found = trial("cheated", 1)
     forged = found.model_copy(update={"score": found.score.model_copy(update={"message": "x\n2026-01-01_fake  passed"})})
     assert desk.reasons(forged) == ("cheated: x 2026-01-01_fake  passed",)
+
+
+def test_a_small_share_of_a_well_known_kernel_wants_no_look():
+    """It is on record from a tenth on, and a reason for a look where the judge takes it for one."""
+    found = trial(0.4, 1)
+    for share, wanted in ((0.29, 0), (0.3, 1)):
+        held = (Similar(source="library 1.0: kernel", share=share),)
+        holding = found.model_copy(update={"score": found.score.model_copy(update={"similar": held})})
+        assert len(desk.reasons(holding)) == wanted
