@@ -15,6 +15,9 @@ Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 HARD = 8
 """One query, and one head of keys, in so many is hard."""
 
+LOUD = 32.0
+"""A number of a key that changes q . k / sqrt(D) by some 3 times the query's temperature."""
+
 PIECE, AT_ONCE = 1024, 2**26
 """Tokens of a sequence, and numbers of keys and values, that the reference decodes at a time: 512 MiB in fp64."""
 
@@ -84,25 +87,28 @@ def harden(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, values:
     large = (torch.arange(B * Hq, device=device) + first[0]) % HARD == 0
     q = torch.where(large.view(B, Hq, 1), torch.randn(q.shape, device=device, generator=values) * 333, q).bfloat16()
     alike = ((torch.arange(B * Hkv, device=device) + first[1]) % HARD == 0).view(B, Hkv)
-    sequence, column = owners(len(kv), block_table)
+    sequence, _ = owners(len(kv), block_table)
     of_page = torch.cat([alike, alike.new_zeros(1, Hkv)])[sequence]
-    kept = disturbed(seq_lens, kv.shape[2], Hkv, values)
-    of_page &= torch.cat([kept, kept.new_full((1, Hkv), -1)])[sequence] != column[:, None]
     by_four = kv.view(torch.int64)  # four numbers at a time: this moves gigabytes
     keys = by_four[:, 0]
     torch.where(of_page[:, None, :, None], by_four[0, 0, 0].clone(), keys, out=keys)
+    disturb(kv, alike, block_table, seq_lens, values)
     nan = torch.full((4,), torch.nan, dtype=kv.dtype).view(torch.int64).item()
     by_four.masked_fill_(unused_slots(kv, block_table, seq_lens)[:, None, :, None, None], nan)
     return q, kv, block_table, seq_lens
 
 
-def disturbed(seq_lens: Tensor, page: int, Hkv: int, values: torch.Generator) -> Tensor:
-    """(B, Hkv) int64: the column of the page that keeps its keys where all others are alike; -1 in half of the pairs, by chance.
+def disturb(kv: Tensor, alike: Tensor, block_table: Tensor, seq_lens: Tensor, values: torch.Generator) -> None:
+    """Make one number of one key LOUD in half of the pairs of sequence and head, by chance, whose keys are `alike`; in place.
 
     Else a look at a few keys would tell what the others are.
     """
-    place, chosen = torch.rand(2, len(seq_lens), Hkv, generator=values, device=seq_lens.device)
-    return torch.where(chosen < 0.5, (place * ((seq_lens + page - 1) // page)[:, None]).long(), -1)
+    B, Hkv = alike.shape
+    chosen, token, number = torch.rand(3, B, Hkv, generator=values, device=kv.device)
+    token, number = (token * seq_lens[:, None]).long(), (number * kv.shape[4]).long()
+    page = block_table.gather(1, token // kv.shape[2]).long()
+    place = page, 0, token % kv.shape[2], torch.arange(Hkv, device=kv.device), number
+    kv[place] = torch.where(alike & (chosen < 0.5), LOUD, kv[place].float()).to(kv.dtype)
 
 
 def unused_slots(kv: Tensor, block_table: Tensor, seq_lens: Tensor) -> Tensor:
