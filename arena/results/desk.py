@@ -49,6 +49,8 @@ def reasons(annotation: Annotation) -> tuple[str, ...]:
             found.append(f"calls may have overlapped: {sizes}")
     well_known = [known for known in score.similar if known.share >= REVIEW_SHARE]
     found += [f"holds {known.share:.2f} of a well-known kernel: {known.source}" for known in well_known]
+    if score.unsteady and not any(shape.unsteady for shape in score.shapes):
+        found.append(f"the driver slowed the device down meanwhile: {score.environment.get('throttle', 'no reason recorded')}")
     if score.message:
         found.append(score.message)
     if score.review_suggested:

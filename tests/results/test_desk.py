@@ -39,3 +39,11 @@ def test_a_small_share_of_a_well_known_kernel_wants_no_look():
         held = (Similar(source="library 1.0: kernel", share=share),)
         holding = found.model_copy(update={"score": found.score.model_copy(update={"similar": held})})
         assert len(desk.reasons(holding)) == wanted
+
+
+def test_a_slowed_device_is_a_reason_beside_missing_counters() -> None:
+    """Their notes are no reason where a machine has none, and stood alone."""
+    found = trial(0.4, 1)
+    slowed = {"unsteady": True, "review_suggested": True, "environment": {"throttle": "hardware slowdown"}}
+    reasons = desk.reasons(found.model_copy(update={"score": found.score.model_copy(update=slowed)}))
+    assert reasons[0] == "the driver slowed the device down meanwhile: hardware slowdown"

@@ -83,8 +83,9 @@ def test_peaks_follow_from_the_chip():
     assert rates("l40s")["bf16"] == pytest.approx(142 * 1024 * 2.520e-3, rel=0.01)
     assert rates("rtx-pro-6000")["bf16"] == pytest.approx(188 * 1024 * 2.617e-3, rel=0.01)
     assert rates("b200")["bf16"] == pytest.approx(148 * 8192 * 1.860e-3, rel=0.01)
-    assert rates("rtx-5090")["bf16"] == pytest.approx(170 * 512 * 2.407e-3, rel=0.01)
-    assert rates("rtx-4090")["bf16"] == pytest.approx(128 * 512 * 2.520e-3, rel=0.01)
+    # At the driver's highest clock, not the printed one, which these cards exceed.
+    assert rates("rtx-5090")["bf16"] == pytest.approx(170 * 512 * 3.135e-3, rel=0.01)
+    assert rates("rtx-4090")["bf16"] == pytest.approx(128 * 512 * 3.105e-3, rel=0.01)
     assert rates("l4")["bf16"] == pytest.approx(58 * 1024 * 2.040e-3, rel=0.01)
     assert rates("h100-nvl")["fp32"] == pytest.approx(132 * 256 * 1.785e-3, rel=0.01)
 
