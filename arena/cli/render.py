@@ -63,8 +63,8 @@ def show_score(score: Score) -> None:
         if score.review_suggested:
             tell(
                 "Review it before you cite it: a shape is unsteady, above 0.95 of its ceiling or was retimed more than once, "
-                "calls may have overlapped, the device did not keep its speed, kernels or counters are missing, or it holds much of a "
-                "well-known kernel."
+                "calls may have overlapped, the device did not keep its speed, kernels or counters are missing, or it holds much "
+                "of a well-known kernel."
             )
     spent = score.timings
     parts = {"build": spent.build_s, "check": spent.check_s, "benchmark": spent.benchmark_s, "evidence": spent.evidence_s}
