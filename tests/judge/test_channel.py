@@ -421,7 +421,7 @@ EARLIER = raised("torch.OutOfMemoryError: CUDA out of memory.")
     ],
 )
 def test_the_last_error_is_told_in_short(stderr: str, told: str, short: bool) -> None:
-    """And memory that was short is told, wherever in the message it stands: others may have taken it."""
+    """And memory that was short is shown, wherever in the message it stands: others may have taken it."""
     with tempfile.TemporaryFile() as file:
         file.write(stderr.encode())
         file.seek(0)
