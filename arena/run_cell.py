@@ -49,7 +49,7 @@ class Rehearsal(NamedTuple):
 
 def rehearse(spec: RunSpec) -> Rehearsal:
     """The agent's command line and its prompt; nothing is started or kept. ArenaError when this machine cannot score it."""
-    judge.preflight(spec.hardware, spec.gpu)
+    judge.preflight(spec.hardware, spec.gpu, spec.problem)
     with tempdirs.folder() as temporary:
         folder = RunFolder(temporary)
         folder.work.mkdir()
@@ -78,8 +78,8 @@ def _session(spec: RunSpec, report: Report) -> Iterator[tuple[RunFolder, EndedSe
     """The run's folder, held for the block, with its session over and on the disk."""
     report(Progress("start", "looking at the machine"))
     backend(spec.sandbox_name)  # proves the sandbox again: the machine may have changed since the plan was made
-    # Is the device there, the right one, and free?
-    device_node = judge.preflight(spec.hardware, spec.gpu, shared=spec.leased is not None)
+    # Is the device there, the right one, free and large enough?
+    device_node = judge.preflight(spec.hardware, spec.gpu, spec.problem, shared=spec.leased is not None)
     if isinstance(spec.leased, gpu_commands.OwnTurns):
         spec = replace(spec, leased=gpu_commands.OwnTurns(device_node, spec.lease_s))
     with run_folder.create(spec.cell(), manifest=_manifest(spec), root=paths.workspaces()) as folder:

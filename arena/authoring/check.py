@@ -92,7 +92,7 @@ def check_problem(
     report: Callable[[Finding], None] = lambda _: None,
 ) -> Report:
     """Check one problem and pass each finding to `report` at once. `sampling` replaces the published one in every score."""
-    judge.preflight(hardware, gpu)
+    judge.preflight(hardware, gpu, problem)
     digest = catalog.problem_digest(problem.name)
 
     def score(path: Path, own: Sampling | None = None, shared: bool = False, hidden: bool = True) -> Score:

@@ -7,10 +7,12 @@ from importlib.util import find_spec
 from arena.schema import Hardware, Problem, Rejected, Timings
 
 
-def preflight(hardware: Hardware, gpu: int, *, shared: bool = False) -> int | None:
+def preflight(hardware: Hardware, gpu: int, problem: Problem | None = None, *, shared: bool = False) -> int | None:
     """The number of the GPU's device node, None on a CPU. JudgeError when this machine cannot score on `hardware`.
 
-    `shared`: others may compute on the GPU now, as where agents take turns on it.
+    Args:
+        problem: looks, too, whether the free memory suffices for each shape of it.
+        shared: others may compute on the GPU now, as where agents take turns on it. What they hold may be free later.
     """
     if find_spec("torch") is None:  # before a session is spent
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
@@ -19,6 +21,10 @@ def preflight(hardware: Hardware, gpu: int, *, shared: bool = False) -> int | No
     from arena.judge.device.detect import open_device  # torch takes a second to import
 
     with open_device(hardware, gpu, shared=shared) as device:
+        if problem and not shared:
+            from arena.judge.context import require_room
+
+            require_room(problem, hardware.profile, device)
         return device.gpu
 
 

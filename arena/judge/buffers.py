@@ -27,9 +27,12 @@ def place(context: ScoringContext, worker: Worker, shape: Shape, input_class: st
 
 
 def reserve(context: ScoringContext, worker: Worker, *sizes_bytes: int) -> None:
-    """Map buffers of at least these sizes for inputs and outputs into the worker. They stay until larger ones are needed."""
+    """Map buffers of at least these sizes for inputs and outputs into the worker. They stay until others are needed."""
     held_bytes = [len(buffer.bytes) for buffer in worker.buffers or ()] or [0, 0]
     wanted_bytes = [max(pair) for pair in zip(held_bytes, sizes_bytes, strict=True)]
+    if not context.fits(*wanted_bytes):
+        wanted_bytes = list(sizes_bytes)  # without what another shape needed
+        context.memory.release_staging()
     if worker.buffers and wanted_bytes == held_bytes:
         return
     release(context, worker)  # before the larger ones come, so that both need not fit
@@ -50,11 +53,17 @@ def release(context: ScoringContext, worker: Worker) -> None:
 
 
 def reserve_for(context: ScoringContext, worker: Worker, counts: Iterable[tuple[Shape, int]], *, hidden: bool = False) -> None:
-    """Buffers for that many sets of each shape at once; with `hidden`, also for a check of every hidden input class."""
+    """Buffers for that many sets of each shape; with `hidden`, also for a check of every hidden input class.
+
+    Where the memory is too short for buffers that suit all, they are the largest's, and others take their place when needed.
+    """
     sizes = []
     for shape, count in counts:
         sizes.append((count * context.input_layout(shape, "public").set_bytes, count * context.output_layout(shape).set_bytes))
         if hidden:
             checked = [CHECKED_CALLS * context.input_layout(shape, name).set_bytes for name in context.code.input_classes]
             sizes.append((max(checked, default=0), CHECKED_CALLS * context.output_layout(shape).set_bytes))
-    reserve(context, worker, *(max(each) for each in zip(*sizes, strict=True)))
+    inputs_bytes, outputs_bytes = (max(each) for each in zip(*sizes, strict=True))
+    if not context.fits(inputs_bytes, outputs_bytes):
+        inputs_bytes, outputs_bytes = max(sizes, key=lambda size: 2 * size[0] + size[1])
+    reserve(context, worker, inputs_bytes, outputs_bytes)

@@ -6,22 +6,29 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import torch
 
 from arena.errors import JudgeError
+from arena.judge import problem_code
+from arena.judge.device.device import OpenDevice
 from arena.judge.device.memory import Layout, Memory, layout
 from arena.judge.problem_code import ProblemCode, Shape
 from arena.judge.sampling import Sampling
 from arena.judge.score_math import Ceiling, ceiling
 from arena.judge.sets import Seeds
-from arena.schema import Device, Problem, Timings
+from arena.judge.verify import verify_own
+from arena.schema import Device, Problem, Profile, Timings
 
 SHORTEST_CALL_S = 1e-7
 """No call takes less. A window shorter than its overhead was disturbed, and must not reach the statistics as zero."""
 CHECKED_CALLS = 3
 """Calls of a correctness window: different input sets, and the first one again."""
+SETS_SHARE, JUDGE_SHARE = 0.5, 0.75
+"""Most of a GPU's free memory that one shape's sets may take, and that they and the judge's verification may take together. The
+solution has the rest."""
 Phase = Literal["build", "check", "benchmark", "evidence"]
 
 
@@ -76,20 +83,48 @@ class ScoringContext:
         """The least time that a call takes on the device."""
         return ceiling(self.problem.flops(shape), self.problem.bytes(shape), self.device, self.code.rate)
 
+    @cached_property
+    def verification_bytes(self) -> int:
+        """The most GPU memory that verifying one answer takes, over all shapes: measured with the reference's own answers.
+
+        JudgeError where one does not fit.
+        """
+        shapes = (*self.problem.timed("gpu"), *self.code.extra_shapes)
+        return max(self._verifying(shape) for shape in shapes)
+
+    def fits(self, inputs_bytes: int, outputs_bytes: int) -> bool:
+        """Whether buffers of these sizes leave enough for what else the judge and the solution need."""
+        limit_bytes = self._limit_bytes()
+        return limit_bytes is None or 2 * inputs_bytes + outputs_bytes <= limit_bytes
+
     def room(self, shape: Shape) -> int:
         """How many sets of the public inputs there is memory for; JudgeError where the device holds too few."""
         inputs_bytes, outputs_bytes = self.input_layout(shape, "public").set_bytes, self.output_layout(shape).set_bytes
-        room_bytes = self.memory.room_bytes()
-        if room_bytes is None:
+        free_bytes, limit_bytes = self.memory.free_bytes(), self._limit_bytes()
+        if free_bytes is None or limit_bytes is None:
             return max(self.sampling.sets_bytes // (inputs_bytes + outputs_bytes), self.sampling.min_calls)
-        count = room_bytes // (2 * inputs_bytes + outputs_bytes)  # the judge makes inputs in a place of its own
-        if count < CHECKED_CALLS:
-            need = f"{CHECKED_CALLS} sets take {CHECKED_CALLS * (2 * inputs_bytes + outputs_bytes) / 1e9:.1f} GB"
-            raise JudgeError(
-                f"{self.problem.name} at {shape_text(shape)} does not fit on this device: {need}, and {room_bytes / 1e9:.1f} GB, "
-                "half of its free memory, are for them; free its memory or choose a larger device"
-            )
+        room_bytes = min(int(free_bytes * SETS_SHARE), limit_bytes)
+        each_bytes = 2 * (inputs_bytes + outputs_bytes)  # the judge makes inputs in a place of its own, and copies outputs there
+        if (count := room_bytes // each_bytes) < CHECKED_CALLS:
+            need, room, free = (size / 1e9 for size in (CHECKED_CALLS * each_bytes, max(room_bytes, 0), free_bytes))
+            why = f"{CHECKED_CALLS} sets take {need:.1f} GB, and {room:.1f} GB of the {free:.1f} that are free are for them"
+            raise self._too_small(shape, f"{why} (verifying one answer takes {self.verification_bytes / 1e9:.1f} GB)")
         return count
+
+    def _limit_bytes(self) -> int | None:
+        """What a GPU has for sets, where the judge can verify an answer beside them."""
+        free_bytes = self.memory.free_bytes()
+        return None if free_bytes is None else int(free_bytes * JUDGE_SHARE) - self.verification_bytes
+
+    def _verifying(self, shape: Shape) -> int:
+        try:
+            return self.memory.peak_bytes(lambda: verify_own(self.code, self.problem, shape, self.memory.device))
+        except torch.OutOfMemoryError:
+            raise self._too_small(shape, "there is not the memory to verify one answer") from None
+
+    def _too_small(self, shape: Shape, why: str) -> JudgeError:
+        text = f"{self.problem.name} at {shape_text(shape)} does not fit on this device: {why}"
+        return JudgeError(f"{text}; free its memory or choose a larger device")
 
     def calls_that_fill(self, shape: Shape, call_s: float) -> int:
         """How many calls of that time a window holds, within the bounds of the sampling and of the memory."""
@@ -123,6 +158,15 @@ class ScoringContext:
             tensors = self.code.make_inputs(shape, 0, input_class, self.memory.device)
             self._layouts[key] = layout([(tuple(tensor.shape), tensor.dtype) for tensor in tensors])
         return self._layouts[key]
+
+
+def require_room(problem: Problem, profile: Profile, device: OpenDevice) -> None:
+    """JudgeError where a shape does not fit into the device's free memory. torch keeps nothing of what this takes."""
+    code = problem_code.load(problem, profile)
+    context = ScoringContext(problem, code, device.record, device.memory, device.sampling, Seeds(), Stopwatch())
+    for shape in (*problem.timed(profile), *code.extra_shapes):
+        context.room(shape)
+    torch.cuda.empty_cache()
 
 
 def shape_text(shape: Shape) -> str:

@@ -99,6 +99,8 @@ def run(
                 buffers.reserve_for(context, worker, _trial_sets(context, checked), hidden=True)
 
         with building.OwnWorker(start, prepare) as own:
+            for shape in checked if workers else ():
+                context.room(shape)  # refuses a shape that does not fit, while the workers import torch
             overheads = building.own_parts(context, workers, shapes_by_process)
             prepare(own.worker)
             if shared:

@@ -32,6 +32,15 @@ def verify(window: WindowResult, sets: Sets, code: ProblemCode, problem: Problem
     return worst
 
 
+def verify_own(code: ProblemCode, problem: Problem, shape: Shape, device: str) -> None:
+    """Verify the reference's own answer, and describe its worst error, as for one that is wrong: to see what that takes."""
+    inputs = code.make_inputs(shape, 0, "public", device)
+    refs = code.outputs(inputs)
+    outs = tuple(ref.to(getattr(torch, tensor.dtype)) for tensor, ref in zip(problem.outputs, refs, strict=True))
+    for _, _, describe_worst in code.measure(outs, refs, inputs):
+        describe_worst()
+
+
 def written(outputs: Inputs, problem: Problem, shape: Shape) -> None:
     """Reject outputs (a row for each call) that hold NaN somewhere, as before the call. For inputs with finite answers only."""
     for tensor, rows in zip(problem.outputs, outputs, strict=True):

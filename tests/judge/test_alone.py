@@ -8,10 +8,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from arena.errors import JudgeError
 from arena.judge import scoring, timing
 from arena.judge.context import SHORTEST_CALL_S, ScoringContext
-from arena.judge.device.memory import layout
 from arena.judge.evaluation import WindowSpec, _without_graphs
 from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead
@@ -195,28 +193,6 @@ def test_no_time_is_below_zero() -> None:
     run = process(1e-4, 1e-4)
     assert run.samples_s(1.0) == (SHORTEST_CALL_S,) * 3
     assert run.alone_samples_s(1.0) == (SHORTEST_CALL_S,) * 3
-
-
-@pytest.mark.parametrize(("room_gb", "count"), [(40.0, 20), (12.0, 6), (6.0, 3)], ids=["80 GB card", "24 GB card", "just enough"])
-def test_the_number_of_sets_follows_from_the_memory(room_gb: float, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    context, shape = planned(room_gb, monkeypatch)
-    assert context.room(shape) == count
-
-
-def test_a_shape_that_cannot_fit_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    context, shape = planned(5.9, monkeypatch)
-    with pytest.raises(JudgeError, match=r"made_up at N=1 does not fit on this device: 3 sets take 6\.0 GB, and 5\.9 GB"):
-        context.room(shape)
-
-
-def planned(room_gb: float, monkeypatch: pytest.MonkeyPatch) -> tuple[ScoringContext, dict[str, int]]:
-    """A context for sets with inputs of 0.8 GB and outputs of 0.4 GB, of which the judge holds the inputs twice."""
-    import torch
-
-    context = replace(CONTEXT, memory=SimpleNamespace(room_bytes=lambda: int(room_gb * 1e9)))
-    monkeypatch.setattr(ScoringContext, "input_layout", lambda *_: layout([((800_000_000,), torch.uint8)]))
-    monkeypatch.setattr(ScoringContext, "output_layout", lambda *_: layout([((400_000_000,), torch.uint8)]))
-    return context, {"N": 1}
 
 
 GRAPH, CALLED = WindowSpec("graph", 64), WindowSpec("stream", 8)

@@ -63,7 +63,7 @@ def test_no_buffer_is_left_where_the_next_has_no_memory():
             return made[0]
 
     worker: Any = SimpleNamespace(buffers=None, resume=lambda: None)
-    context: Any = SimpleNamespace(memory=Short())
+    context: Any = SimpleNamespace(memory=Short(), fits=lambda *sizes: True)
     with pytest.raises(MemoryError):
         reserve(context, worker, 4096, 4096)
     assert worker.buffers is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Literal
 
@@ -14,8 +14,6 @@ import torch
 from arena.judge.device.memory import Buffer, Gate
 from arena.judge.worker import cuda_driver
 
-SHARE_OF_FREE = 0.5
-"""Most of the free memory that one shape's sets may take, staging included. The solution and the reference need the rest."""
 SHARE_CACHED = 1 / 16
 """Most of the device's memory that torch may keep for later in the judge: the submission may want it."""
 TIMES_THE_CACHE = 3
@@ -129,7 +127,7 @@ class CudaMemory:
     kind: Literal["host", "cuda"] = "cuda"
 
     def __init__(self, index: int, *, shared: bool = False) -> None:
-        self._index = index
+        self._index, self._shared = index, shared
         self._turns = TURNS if shared else threading.RLock()
         with self._turns:
             self._take(index)
@@ -146,8 +144,8 @@ class CudaMemory:
         self._staging_lock = threading.Lock()
         own_workspace(self.device)
         # Read once, before any worker starts: a submission that hoards memory must not make the windows smaller.
-        self._room_bytes = int(torch.cuda.mem_get_info(index)[0] * SHARE_OF_FREE)
-        self._cache_bytes = int(torch.cuda.mem_get_info(index)[1] * SHARE_CACHED)
+        self._free_bytes, total_bytes = torch.cuda.mem_get_info(index)
+        self._cache_bytes = int(total_bytes * SHARE_CACHED)
 
     def use_in_thread(self) -> None:
         torch.cuda.set_device(self._index)
@@ -189,8 +187,15 @@ class CudaMemory:
             with self._turns:
                 torch.cuda.empty_cache()
 
-    def room_bytes(self) -> int | None:
-        return self._room_bytes
+    def free_bytes(self) -> int | None:
+        return None if self._shared else self._free_bytes
+
+    def peak_bytes(self, work: Callable[[], object]) -> int:
+        with self._turns:
+            torch.cuda.reset_peak_memory_stats(self._index)
+            before_bytes = torch.cuda.memory_allocated(self._index)
+            work()
+            return torch.cuda.max_memory_allocated(self._index) - before_bytes
 
     def close(self) -> None:
         """Free what a score holds, where nothing on the device is in its way any more."""

@@ -9,7 +9,7 @@ import fcntl
 import math
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -105,8 +105,11 @@ class Memory(Protocol):
     def trim(self) -> None:
         """Give back what the judge keeps for later, if that is much. The driver clears it, which slows the device for a while."""
 
-    def room_bytes(self) -> int | None:
-        """The most that one shape's sets may take, staging included; None where `Sampling.sets_bytes` is the limit."""
+    def free_bytes(self) -> int | None:
+        """What was free on a GPU before any worker started; None where sets are bounded otherwise, or others take memory, too."""
+
+    def peak_bytes(self, work: Callable[[], object]) -> int:
+        """Do this work of the judge's, and return the most GPU memory that its tensors held at once; 0 where none is limited."""
 
 
 class HostBuffer:
@@ -167,8 +170,12 @@ class HostMemory:
     def trim(self) -> None:
         """Do nothing: what was freed is the system's again."""
 
-    def room_bytes(self) -> int | None:
+    def free_bytes(self) -> int | None:
         return None
+
+    def peak_bytes(self, work: Callable[[], object]) -> int:
+        """Leave the work: nothing depends on the figure here."""
+        return 0
 
 
 @dataclass(frozen=True)
