@@ -30,6 +30,7 @@ U = 2.0**-24
 """Half of what fp32 numbers just above 1 lie apart."""
 TINY = 1e-300
 """Keeps 0 / 0 away: no error then gives 0, any error a huge number."""
+LN_2 = 0.6931471805599453
 SMALLEST = 1.2e-38
 """Numbers below fp32's smallest normal one, 1.18e-38, may come out as 0."""
 
@@ -45,7 +46,9 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public"
     for name, rows in classes.items():
         # Some classes do one thing to even rows and another to odd ones: begin with either.
         skipped = rows.start % 2
-        x[rows] = stress(name, len(x[rows]) + skipped, V, places, values)[skipped:]
+        stressed = stress(name, len(x[rows]) + skipped, V, places, values)[skipped:]
+        disturb(name, stressed, places)
+        x[rows] = stressed
     return (x,)
 
 
@@ -95,6 +98,21 @@ def stress(input_class: str, R: int, V: int, places: torch.Generator, values: to
             # Three more, not many: equal results are rounded in the same direction and do not average out.
             copies = torch.randint(0, V, (R, 3), generator=places, device=device)
             return normal.scatter_(1, copies, normal.amax(1, keepdim=True).expand(-1, 3))
+
+
+def disturb(input_class: str, x: Tensor, places: torch.Generator) -> None:
+    """Give half of the rows of which a few logits would tell the rest a flaw anywhere, in place: what is left unread is wrong.
+
+    Of equal logits one is ln 2 larger and another -inf, so that the sum is a power of two as before. Of those at -inf one is 0.
+    """
+    if input_class not in ("minus_inf", "all_equal"):
+        return
+    gone, equal = x == -torch.inf, input_class == "all_equal"
+    order = torch.rand(x.shape, generator=places, device=x.device).masked_fill_(gone if equal else ~gone, -1)
+    chosen = torch.rand(len(x), 1, generator=places, device=x.device) < 0.5
+    for flaw, place in zip((LN_2, -torch.inf) if equal else (0.0,), order.topk(2).indices.split(1, 1), strict=False):
+        old = x.gather(1, place)
+        x.scatter_(1, place, torch.where(chosen, old + flaw if equal else flaw, old))
 
 
 def with_minus_inf(x: Tensor, places: torch.Generator) -> Tensor:

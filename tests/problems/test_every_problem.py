@@ -36,6 +36,7 @@ def test_torch_has_one_thread_in_a_pytest_worker():
 
 UNDISTURBED = {
     "fp8_gemm": ("cheat_glances_at_scales", "disturb", lambda rows, values: None),
+    "kahan_softmax": ("cheat_glances_at_rows", "disturb", lambda input_class, x, places: None),
     "paged_attention": ("cheat_glances_at_keys", "disturb", lambda kv, alike, block_table, seq_lens, values: None),
     "topk_bitonic": ("cheat_glances_at_rows", "disturb", lambda x, places: None),
     "w4a16_gemm": ("cheat_glances_at_codes", "disturb", lambda packed, size, codes: None),
