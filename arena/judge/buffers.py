@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
 
-from arena.judge.context import CHECKED_CALLS, ScoringContext
+from arena.judge.context import CHECKED_CALLS, ScoringContext, held_bytes
 from arena.judge.problem_code import Shape
 from arena.judge.sets import Sets
 from arena.judge.worker_client import Worker
@@ -65,5 +65,5 @@ def reserve_for(context: ScoringContext, worker: Worker, counts: Iterable[tuple[
             sizes.append((max(checked, default=0), CHECKED_CALLS * context.output_layout(shape).set_bytes))
     inputs_bytes, outputs_bytes = (max(each) for each in zip(*sizes, strict=True))
     if not context.fits(inputs_bytes, outputs_bytes):
-        inputs_bytes, outputs_bytes = max(sizes, key=lambda size: 2 * size[0] + size[1])
+        inputs_bytes, outputs_bytes = max(sizes, key=lambda size: held_bytes(*size))
     reserve(context, worker, inputs_bytes, outputs_bytes)

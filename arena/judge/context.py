@@ -95,16 +95,16 @@ class ScoringContext:
     def fits(self, inputs_bytes: int, outputs_bytes: int) -> bool:
         """Whether buffers of these sizes leave enough for what else the judge and the solution need."""
         limit_bytes = self._limit_bytes()
-        return limit_bytes is None or 2 * inputs_bytes + outputs_bytes <= limit_bytes
+        return limit_bytes is None or held_bytes(inputs_bytes, outputs_bytes) <= limit_bytes
 
     def room(self, shape: Shape) -> int:
         """How many sets of the public inputs there is memory for; JudgeError where the device holds too few."""
+        free_bytes, limit_bytes = self.memory.free_bytes(), self._limit_bytes()  # first: it may refuse the device
         inputs_bytes, outputs_bytes = self.input_layout(shape, "public").set_bytes, self.output_layout(shape).set_bytes
-        free_bytes, limit_bytes = self.memory.free_bytes(), self._limit_bytes()
         if free_bytes is None or limit_bytes is None:
             return max(self.sampling.sets_bytes // (inputs_bytes + outputs_bytes), self.sampling.min_calls)
         room_bytes = min(int(free_bytes * SETS_SHARE), limit_bytes)
-        each_bytes = 2 * (inputs_bytes + outputs_bytes)  # the judge makes inputs in a place of its own, and copies outputs there
+        each_bytes = held_bytes(inputs_bytes, outputs_bytes)
         if (count := room_bytes // each_bytes) < CHECKED_CALLS:
             need, room, free = (size / 1e9 for size in (CHECKED_CALLS * each_bytes, max(room_bytes, 0), free_bytes))
             why = f"{CHECKED_CALLS} sets take {need:.1f} GB, and {room:.1f} GB of the {free:.1f} that are free are for them"
@@ -158,6 +158,11 @@ class ScoringContext:
             tensors = self.code.make_inputs(shape, 0, input_class, self.memory.device)
             self._layouts[key] = layout([(tuple(tensor.shape), tensor.dtype) for tensor in tensors])
         return self._layouts[key]
+
+
+def held_bytes(inputs_bytes: int, outputs_bytes: int) -> int:
+    """What buffers of these sizes take in all: the judge makes inputs in a place of its own, and copies outputs to another."""
+    return 2 * (inputs_bytes + outputs_bytes)
 
 
 def require_room(problem: Problem, profile: Profile, device: OpenDevice) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count
+from statistics import median
 from typing import NamedTuple
 
 from arena.errors import ArenaError
@@ -17,7 +18,7 @@ from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead, usual
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import NotAloneError, Rejection, crowded
-from arena.judge.score_math import median_of_processes
+from arena.judge.score_math import median_of_processes, trimmed_mean
 from arena.judge.verify import worse
 from arena.judge.worker_client import Uncapturable, Worker
 from arena.schema import Errors, Evidence, LaunchMode, Profile
@@ -26,6 +27,8 @@ SETTLE_READINGS, SETTLED = 6, 0.005
 """Readings of the anchor after the first, until two in a row differ by no more than the second number, relative."""
 SETTLE_S, SETTLE_PAUSE_S = 3.0, 0.1
 """How long the anchor is read on while it is below the usual, and the pause between two readings."""
+LONGEST_WINDOW = 0.25
+"""Of the time limit of a window: the longest that one with more calls than before may take, by the calls timed before."""
 WITHOUT_GRAPHS = "call by call: the kernels of a window do not fit into the GPU's queue"
 
 
@@ -144,8 +147,7 @@ def run(
                 raise stuck from failure  # what is left of the stuck worker may hold what was needed
 
     results = results or again(WITHOUT_GRAPHS)
-    larger = _enlarged(context, shapes, specs, results)
-    if larger != specs:
+    while (larger := _enlarged(context, scored, specs, results)) != specs:
         earlier = [tuple(why for run in runs_of(results, number) for why in run.disturbed) for number in range(len(shapes))]
         before, specs = specs, larger
         results = again("with more calls in a window")
@@ -208,10 +210,29 @@ def _time_all(
                     break
                 usual_gb_s = _usual_gb_s(context, [*results, result])
                 parts = usual_overheads[: len(shapes)]
-                result = _time_process(context, another.worker, parts, *arguments, usual_gb_s=usual_gb_s)
-                result = replace(result, dropped=dropped)
+                repeated = _time_process(context, another.worker, parts, *arguments, usual_gb_s=usual_gb_s)
+                result = replace(repeated, shapes=_slower(context, result, repeated), dropped=dropped)
         results.append(result)
     return results
+
+
+def _slower(context: ScoringContext, first: ProcessResult, second: ProcessResult) -> tuple[timing.ShapeTiming, ...]:
+    """Of each shape's two timings in a process and in the one in its place, the slower where they agree, else the second.
+
+    So a submission that disturbs the device, to have another process timed in the place of a slow one, gains nothing. Where the
+    device did not keep its speed the two do not agree.
+    """
+
+    def time_s(run: timing.ShapeTiming) -> float:
+        among_s = median(run.samples_s(run.overhead.window_s))
+        alone = run.alone_samples_s(run.overhead.alone_s[run.launch_mode]) if run.alone_s else ()
+        return max(among_s, trimmed_mean(alone)) if alone else among_s
+
+    chosen = []
+    for before, after in zip(first.shapes, second.shapes, strict=True):
+        slower = before if 1 < time_s(before) / time_s(after) <= 1 + context.sampling.drift else after
+        chosen.append(replace(slower, disturbed=(*before.disturbed, *after.disturbed), error=worse(before.error, after.error)))
+    return tuple(chosen)
 
 
 def _without_graphs(
@@ -231,25 +252,32 @@ def _without_graphs(
 
 
 def _enlarged(
-    context: ScoringContext, shapes: tuple[Shape, ...], specs: list[WindowSpec], results: list[ProcessResult]
+    context: ScoringContext, scored: tuple[Shape, ...], specs: list[WindowSpec], results: list[ProcessResult]
 ) -> list[WindowSpec]:
-    """The specs, with the most calls on a shape whose windows hold less than half of those that fill one.
+    """The specs, with the most calls on all scored shapes where the windows of one hold less than half of those that fill one.
 
-    A slow start would else buy few sets, which stay in a cache. The most: were they as many as fill a window now, calls that grow
-    faster with their number would buy the same again.
+    A slow start would else buy few sets, which stay in a cache. The most, and on all: were they as many as fill a window now,
+    calls that grow faster with their number, or when another shape has more, would buy the same again. Fewer only where calls are
+    so slow that a window would come near its limit. No shape is timed again for a latency shape.
     """
-
-    def enlarged(number: int, shape: Shape, spec: WindowSpec) -> WindowSpec:
+    calls_s = []
+    for number, _ in enumerate(scored):
         runs = runs_of(results, number)
         overhead_s = min(run.overhead.window_s for run in runs)
-        fill = context.calls_that_fill(shape, median_of_processes([run.samples_s(overhead_s) for run in runs]))
-        return spec._replace(calls=context.most_calls(shape)) if fill > 2 * spec.calls else spec
-
-    return [enlarged(number, *pair) for number, pair in enumerate(zip(shapes, specs, strict=True))]
+        calls_s.append(median_of_processes([run.samples_s(overhead_s) for run in runs]))
+    pairs = list(zip(scored, specs, calls_s, strict=False))
+    if all(context.calls_that_fill(shape, call_s) <= 2 * spec.calls for shape, spec, call_s in pairs):
+        return specs
+    longest_s = context.sampling.call_limit_s * LONGEST_WINDOW
+    enlarged = [
+        spec._replace(calls=max(spec.calls, min(context.most_calls(shape), int(longest_s / call_s))))
+        for shape, spec, call_s in pairs
+    ]
+    return [*enlarged, *specs[len(scored) :]]
 
 
 def _faster(before: WindowSpec, after: WindowSpec) -> tuple[str, ...]:
-    text = f"calls were faster than when the judge chose {before.calls} for a window: timed again with {after.calls}"
+    text = f"calls were faster than when the judge chose their number: timed again with {after.calls} instead of {before.calls}"
     return () if before.calls == after.calls else (text,)
 
 

@@ -36,7 +36,8 @@ from arena.system import load
 REVIEW_ABOVE = 0.95
 """Fractions above this are flagged for a person to look at."""
 MOST_RETRIES = 1
-"""A shape retried more often is flagged, too: a submission that disturbs itself may be choosing its try."""
+"""A shape retried more often, and more processes timed again, are flagged, too: a submission that disturbs itself, or the device,
+may be choosing its try."""
 TAKEN_BYTES = 1 << 30
 """The least memory of a GPU that another user's process must hold for a shortage to be its doing: two contexts' worth."""
 LEAST_SHARE, TRACES = 0.99, 0.01
@@ -144,6 +145,7 @@ def score(
         brief=sampling.briefer(published),
         review_suggested=any(shape.unsteady or shape.peak_fraction > REVIEW_ABOVE for shape in shapes)
         or any(process.drift() > context.sampling.drift for process in processes)
+        or sum(len(process.dropped) for process in processes) > MOST_RETRIES
         or any(len(shape.disturbed) > MOST_RETRIES for shape in shapes)
         or any(shape.overlapped() for shape in shapes)
         or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in evidence)

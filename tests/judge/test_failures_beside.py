@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,6 +79,30 @@ def test_a_result_stands_where_no_other_process_can_be_had(
     (result,) = timed()
     assert result.shapes[0].windows_s == TIMED.windows_s
     assert result.shapes[0].disturbed == (f"no other process could be had to time it again: {failure}",)
+
+
+@pytest.mark.parametrize(
+    ("again", "counted"),
+    [(0.99, 1.0), (0.98, 1.0), (0.96, 0.96), (1.01, 1.01), (1.5, 1.5)],
+    ids=["luckier", "luckiest", "the device has changed", "slower", "far slower"],
+)
+def test_no_lucky_process_is_had_in_the_place_of_another(again: float, counted: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A submission that disturbs the device may choose which of its processes is timed again."""
+    tries = iter([(1.0, (100.0, 50.0)), (again, (100.0, 100.0))])
+
+    def time_process(*arguments: Any, **named: Any) -> ProcessResult:
+        factor, anchors = next(tries)
+        windows_s = tuple(factor * window_s for window_s in TIMED.windows_s)
+        return ProcessResult((replace(TIMED, windows_s=windows_s, disturbed=(f"in {anchors}",)),), (), anchors)
+
+    monkeypatch.setattr(building, "build", lambda *a: None)
+    monkeypatch.setattr(evaluation, "_time_process", time_process)
+    own = building.OwnWorker(start, lambda worker: None)
+    arguments = ([own], [[OVERHEAD]], start, [(SHAPE,)], [SPEC], (SHAPE,), lambda: 1.0, None, lambda text: None)
+    (result,) = evaluation._time_all(CONTEXT, *arguments)  # type: ignore[arg-type]
+    assert result.dropped == ((100.0, 50.0),)
+    assert result.shapes[0].windows_s == pytest.approx([counted * window_s for window_s in TIMED.windows_s])
+    assert result.shapes[0].disturbed == ("in (100.0, 50.0)", "in (100.0, 100.0)")
 
 
 def test_a_replaced_worker_has_the_usual_overhead(monkeypatch: pytest.MonkeyPatch) -> None:

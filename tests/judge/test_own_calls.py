@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 from arena.errors import JudgeError  # noqa: E402
 from arena.judge.device import gpu, nvml  # noqa: E402
+from arena.judge.rejection import Rejection  # noqa: E402
 from arena.judge.worker import main  # noqa: E402
 from arena.judge.worker_client import Uncapturable, as_judge_failure  # noqa: E402
 
@@ -28,8 +29,7 @@ class Gpu:
     def spin(self, cycles: int) -> None:
         self.queue(cycles / CYCLES_PER_S)
 
-    def event(self, enable_timing: bool) -> "Event":
-        assert enable_timing
+    def event(self, enable_timing: bool = False) -> "Event":
         return Event(self)
 
 
@@ -58,6 +58,7 @@ def played(monkeypatch: Any) -> Gpu:
     found = Gpu()
     monkeypatch.setattr(torch.cuda, "_sleep", found.spin)
     monkeypatch.setattr(torch.cuda, "Event", found.event)
+    monkeypatch.setattr(gpu, "await_event", Event.synchronize)
     return found
 
 
@@ -136,7 +137,23 @@ def rate(monkeypatch: Any, wait_s: Callable[[int], float]) -> float:
 def test_only_a_gpu_with_low_clocks_is_warmed_up(monkeypatch, clocks_mhz, warm_up):
     readings, copies = copied(monkeypatch, lambda number: 5e-6, clocks_mhz)
     assert readings == pytest.approx([3000, 3000])
-    assert copies == 2 * gpu.ANCHOR_COPIES + (gpu.ANCHOR_WARM_UP if warm_up else 0)
+    assert copies == 2 * gpu.ANCHOR_COPIES + (gpu.ANCHOR_WARM_UPS * gpu.ANCHOR_COPIES if warm_up else 0)
+
+
+@pytest.mark.parametrize("looks", [1, 5])
+def test_a_copy_that_ends_is_waited_for(looks):
+    left = iter([False] * (looks - 1) + [True])
+    event: Any = SimpleNamespace(query=lambda: next(left))
+    gpu.await_event(event)
+    assert list(left) == []
+
+
+def test_a_device_that_does_not_answer_is_the_submissions_doing():
+    """All workers are stopped then: no limit of theirs would end them."""
+    event: Any = SimpleNamespace(query=lambda: False)
+    with pytest.raises(Rejection, match=r"did not end a copy of the judge's in 0 s: .* may hold it") as caught:
+        gpu.await_event(event, limit_s=0.01)
+    assert caught.value.verdict == "timed_out"
 
 
 @pytest.mark.parametrize("wait_s", [5e-6, 100e-6, 0.9 * COPY_S], ids=["quiet", "busy", "as slow as the GPU"])

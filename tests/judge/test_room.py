@@ -111,13 +111,13 @@ def test_buffers_that_suit_all_shapes_are_kept(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_buffers_that_do_not_fit_together_are_mapped_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One shape with large inputs and one with large outputs: together 12 GB, where 10 are for both."""
+    """One shape with large inputs and one with large outputs: together 16 GB with copies, where 10 are for both."""
     worker: Any = Mapped(planned(24.0, 8.0, monkeypatch))
     buffers.reserve(worker.context, worker, 4 * GB, GB)
     buffers.reserve(worker.context, worker, GB, 4 * GB)
     assert worker.sizes == [(4.0, 1.0), (1.0, 4.0)] and not worker.staging_kept
-    buffers.reserve(worker.context, worker, 2 * GB, 2 * GB)
-    assert worker.sizes[2:] == [(2.0, 4.0)]  # those fit together
+    buffers.reserve(worker.context, worker, GB // 2, GB)
+    assert len(worker.sizes) == 2  # those that are there suffice
 
 
 @pytest.mark.parametrize(("free_gb", "sizes"), [(80.0, (2.0, 5.0)), (24.0, (0.2, 5.0))], ids=["both", "the largest alone"])

@@ -45,6 +45,19 @@ def test_a_process_in_a_sandbox_is_no_stranger() -> None:
             process.wait()
 
 
+@pytest.mark.parametrize(("restricted", "free"), [(1, False), (0, True), (None, False)])
+def test_clocks_that_any_user_may_set_are_seen(restricted: int | None, free: bool) -> None:
+    def restriction(handle: object, api: int) -> int:
+        if restricted is None:
+            raise OSError("not supported")
+        return restricted
+
+    library: Any = SimpleNamespace(
+        NVMLError=OSError, NVML_RESTRICTED_API_SET_APPLICATION_CLOCKS=0, nvmlDeviceGetAPIRestriction=restriction
+    )
+    assert Gpu(library, None).clocks_are_free() == free
+
+
 @pytest.mark.parametrize(("used_bytes", "counts"), [(1 << 30, True), (1 << 29, False), (None, True)])
 def test_a_process_with_little_memory_took_none(used_bytes: int | None, counts: bool) -> None:
     """One whose memory the driver does not report may have taken much."""

@@ -112,7 +112,7 @@ def test_a_slow_start_buys_no_short_windows():
     honest, slow = (scored(source_of(CPU_ATTACKS / f"{name}.py"), **many) for name in ("honest", "slows_its_warm_up"))
     assert slow.verdict == honest.verdict == "passed", (slow.message, honest.message)
     assert min(honest.shapes[0].calls_per_window, slow.shapes[0].calls_per_window) > 2 * QUICK.min_calls
-    assert "calls were faster than when the judge chose 16" in slow.shapes[0].disturbed[0]
+    assert "calls were faster than when the judge chose their number" in slow.shapes[0].disturbed[0]
 
 
 @needs_sandbox
@@ -123,7 +123,40 @@ def test_a_start_that_is_slow_in_stages_buys_none_either():
     honest, slow = (scored(source_of(CPU_ATTACKS / f"{name}.py"), **many) for name in ("honest", "slows_in_stages"))
     assert slow.verdict == honest.verdict == "passed", (slow.message, honest.message)
     assert slow.shapes[0].calls_per_window >= honest.shapes[0].calls_per_window
-    assert "calls were faster than when the judge chose 16" in slow.shapes[0].disturbed[0]
+    assert "calls were faster than when the judge chose their number" in slow.shapes[0].disturbed[0]
+
+
+STAGED = """
+import time
+
+honest, made, places = solution, 0, set()
+
+
+def solution(*tensors):
+    global made
+    made += 1
+    first = len(tensors[0]) == 8
+    if first:
+        places.add(tensors[0].data_ptr())
+    end_s = time.perf_counter() + ((2e-3 if made < 120 else 0) if first else (2e-3 if len(places) < 40 else 0))
+    honest(*tensors)
+    while time.perf_counter() < end_s:
+        pass
+"""
+"""The first shape is slow while the judge counts calls, the second until the first has been given more sets than in a trial."""
+
+
+@needs_sandbox
+@pytest.mark.slow
+@pytest.mark.timing
+def test_a_shape_that_waits_for_another_has_as_many_calls():
+    rows = PROBLEM.shapes["cpu"][0]
+    two = PROBLEM.model_copy(update={"shapes": {**PROBLEM.shapes, "cpu": ({**rows, "R": 8}, {**rows, "R": 16})}})
+    how: dict[str, Any] = {"digest": "", "sandbox": bwrap, "sampling": QUICK, "folder": GIVEN}
+    result = judge.score(submitted(HONEST + STAGED), two, catalog.hardware("cpu"), **how)
+    assert result.verdict == "passed", result.message
+    assert all(shape.calls_per_window > 4 * QUICK.min_calls for shape in result.shapes)
+    assert all("timed again with" in shape.disturbed[0] for shape in result.shapes)
 
 
 @pytest.mark.slow
@@ -180,17 +213,27 @@ def test_memory_that_a_person_may_have_taken_is_no_verdict(message, pids, verdic
     assert message in result.message and ("pid 4711" in result.message) == (verdict == "judge_failed")
 
 
-def test_only_windows_of_half_the_calls_grow():
-    context: Any = SimpleNamespace(
-        calls_that_fill=lambda shape, call_s: round(CPU.window_s / call_s), most_calls=lambda shape: CPU.max_calls
-    )
+@pytest.mark.parametrize(
+    ("calls_ms", "calls"),
+    [
+        ((0.5, 0.4, 0.1), [16, 16, 16]),
+        ((0.5, 0.3, 0.1), [1024, 1024, 16]),
+        ((100.0, 0.3, 0.5), [150, 1024, 16]),
+        ((9000.0, 0.3, 0.5), [16, 1024, 16]),
+    ],
+    ids=["a latency shape alone", "all scored", "as many as a window may hold", "very slow"],
+)
+def test_where_one_shape_was_faster_all_have_the_most_calls(calls_ms, calls):
+    """None is left for a second stage."""
+    fill: Any = {"calls_that_fill": lambda shape, call_s: round(CPU.window_s / call_s), "most_calls": lambda shape: CPU.max_calls}
+    context: Any = SimpleNamespace(**fill, sampling=CPU)
     overhead = Overhead(0.0)
-    shapes = [judge_timing.ShapeTiming("call", 16, (16 * call_s,), (), overhead, {}) for call_s in (0.5e-3, 0.3e-3, 0.1e-3)]
+    shapes = [judge_timing.ShapeTiming("call", 16, (16 * call_ms / 1e3,), (), overhead, {}) for call_ms in calls_ms]
     specs = [evaluation.WindowSpec("call", 16)] * 3
     # The second process does not time the last shape, which is not scored.
     results = [evaluation.ProcessResult(tuple(some), (), (1.0, 1.0)) for some in (shapes, shapes[:2])]
-    found = evaluation._enlarged(context, (SHAPE,) * 3, specs, results)
-    assert [spec.calls for spec in found] == [16, 1024, 1024], "as many as there can be: none is left for a second stage"
+    found = evaluation._enlarged(context, (SHAPE,) * 2, specs, results)
+    assert [spec.calls for spec in found] == calls
 
 
 def test_windows_that_grew_are_noted():
@@ -198,7 +241,7 @@ def test_windows_that_grew_are_noted():
     assert evaluation._faster(before, before) == ()
     assert evaluation._faster(before, evaluation.WindowSpec("stream", 8)) == (), "without graphs is no faster"
     assert evaluation._faster(before, evaluation.WindowSpec("stream", 64)) == (
-        "calls were faster than when the judge chose 8 for a window: timed again with 64",
+        "calls were faster than when the judge chose their number: timed again with 64 instead of 8",
     )
 
 

@@ -16,6 +16,7 @@ import torch
 from arena.errors import JudgeError
 from arena.judge.device import calibrate_gpu, nvml
 from arena.judge.device.device import OpenDevice
+from arena.judge.rejection import Rejection
 from arena.judge.sampling import GPU
 from arena.schema import Device, Hardware, Rate
 
@@ -30,9 +31,11 @@ one to the next. All streams of a worker share one hardware queue: with several,
 because a queue that waits for another keeps the GPU from the judge until the time slice ends (docs/measurements/judge.md,
 "Work on several streams")."""
 ANCHOR_BYTES, ANCHOR_COPIES = 256_000_000, 100
-ANCHOR_WARM_UP, ANCHOR_REST_S = 1500, 0.1
-"""Copies before the first that counts, about 0.2 s, where the last reading is longer ago than this and the GPU has lowered its
-clocks, being idle: it takes that long to raise them."""
+ANCHOR_WARM_UPS, ANCHOR_REST_S = 15, 0.1
+"""So often are these copies made before the first that counts, for about 0.2 s, where the last reading is longer ago than this
+and the GPU has lowered its clocks, being idle: it takes that long to raise them."""
+ANCHOR_LIMIT_S, POLL_S = 60.0, 2e-4
+"""How long copies of some 0.02 s may take, and how often the judge looks whether they are done."""
 TIMES_THE_CACHE = 3
 # Read by the driver when it starts. The judge's own streams must not share a queue: one that waits at a gate would hold up the
 # others behind it. In a worker nothing is to go on past its gate.
@@ -63,6 +66,9 @@ def gpu_device(hardware: Hardware, index: int, *, shared: bool) -> Iterator[Open
             pids = ", ".join(map(str, other_pids))
             text = f"other processes compute on GPU {index} (pid {pids})"
             raise JudgeError(f"{text}; a score needs it alone: end them or choose another GPU")
+        if gpu is not None and gpu.clocks_are_free():
+            text = f"any user may set the clocks of GPU {index}, a submission too, and they stay for the next score"
+            raise JudgeError(f"{text}: `sudo nvidia-smi -i {index} -acp RESTRICTED` ends that")
         minor = gpu.minor() if gpu is not None else None
         # A stream of its own: of several scores in one process, none waits at the gate of another.
         with torch.cuda.stream(torch.cuda.Stream(index)), contextlib.closing(CudaMemory(index, shared=shared)) as memory:
@@ -96,6 +102,20 @@ def _device(hardware: Hardware, name: str, uuid: str, gpu: nvml.Gpu | None) -> D
     )
 
 
+def await_event(event: torch.cuda.Event, limit_s: float = ANCHOR_LIMIT_S) -> None:
+    """Return when the device has come to this event; Rejection when it does not.
+
+    Beside the copies there is nothing on the device but stopped submissions and what they left to run, which takes turns with
+    them unless it cannot be interrupted.
+    """
+    until_s = time.monotonic() + limit_s
+    while not event.query():
+        if time.monotonic() > until_s:
+            text = f"While the submission was stopped, the GPU did not end a copy of the judge's in {limit_s:.0f} s"
+            raise Rejection("timed_out", f"{text}: a kernel that never ends, and cannot be interrupted, may hold it")
+        time.sleep(POLL_S)
+
+
 def _anchor(index: int, gpu: nvml.Gpu | None) -> Callable[[], float]:
     """A trusted copy between two fixed buffers of its own: its rate changes only when the device's speed does."""
     source = torch.zeros(ANCHOR_BYTES, dtype=torch.uint8, device=f"cuda:{index}")
@@ -106,15 +126,19 @@ def _anchor(index: int, gpu: nvml.Gpu | None) -> Callable[[], float]:
         """The best of many copies, read and write counted, GB/s (1e9)."""
         nonlocal read_s
         rested = time.monotonic() - read_s > ANCHOR_REST_S and (gpu is None or gpu.clocks_are_low())
-        for _ in range(ANCHOR_WARM_UP if rested else 0):
-            target.copy_(source)
+        for _ in range(ANCHOR_WARM_UPS if rested else 0):
+            for _ in range(ANCHOR_COPIES):
+                target.copy_(source)
+            done = torch.cuda.Event()
+            done.record()
+            await_event(done)
         # Queued at once: else the time from an event to its copy would be the host's, and the rate that of a busy machine.
         between = [torch.cuda.Event(enable_timing=True) for _ in range(ANCHOR_COPIES + 1)]
         between[0].record()
         for event in between[1:]:
             target.copy_(source)
             event.record()
-        between[-1].synchronize()
+        await_event(between[-1])
         times_ms = [float(begin.elapsed_time(end)) for begin, end in pairwise(between)]
         read_s = time.monotonic()
         return 2 * ANCHOR_BYTES / min(times_ms) / 1e6

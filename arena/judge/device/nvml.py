@@ -51,6 +51,11 @@ class Gpu:
         pairs = [(self.ask("ClockInfo", clock), self.ask("MaxClockInfo", clock)) for clock in clocks]
         return any(now is None or most is None or now < most / 2 for now, most in pairs)
 
+    def clocks_are_free(self) -> bool:
+        """Whether an administrator lets any user set its clocks (`nvidia-smi -acp UNRESTRICTED`), and so a submission."""
+        restricted = self.ask("APIRestriction", self.library.NVML_RESTRICTED_API_SET_APPLICATION_CLOCKS)
+        return restricted is not None and not restricted
+
     def driver(self) -> str:
         """The driver's version."""
         version = self.library.nvmlSystemGetDriverVersion()

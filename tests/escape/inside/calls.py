@@ -78,6 +78,12 @@ def userfaultfd() -> str:
 
 
 @probe("filter", lacking=True)
+def secret_memory() -> str:
+    """memfd_secret: memory that the kernel takes out of its own mapping, which stays split when it is given back."""
+    return reached("memfd_secret", 0)
+
+
+@probe("filter", lacking=True)
 def perf_events() -> str:
     """perf_event_open: a hardware counter of its own -- CVE-2013-2094."""
     return reached("perf_event_open", NOWHERE, 0, -1, -1, 0)

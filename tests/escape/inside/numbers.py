@@ -61,6 +61,7 @@ NUMBERS: dict[str, tuple[int, int | None]] = {
     "kexec_file_load": (320, 294),
     "bpf": (321, 280),
     "userfaultfd": (323, 282),
+    "memfd_secret": (447, 447),
     "io_uring_setup": (425, 425),
     "open_tree": (428, 428),
     "move_mount": (429, 429),
