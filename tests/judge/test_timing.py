@@ -138,7 +138,7 @@ def solution(*tensors):
     first = len(tensors[0]) == 8
     if first:
         places.add(tensors[0].data_ptr())
-    end_s = time.perf_counter() + ((2e-3 if made < 120 else 0) if first else (2e-3 if len(places) < 40 else 0))
+    end_s = time.perf_counter() + ((2e-3 if made < 60 else 0) if first else (2e-3 if len(places) < 40 else 0))
     honest(*tensors)
     while time.perf_counter() < end_s:
         pass
@@ -152,7 +152,8 @@ def solution(*tensors):
 def test_a_shape_that_waits_for_another_has_as_many_calls():
     rows = PROBLEM.shapes["cpu"][0]
     two = PROBLEM.model_copy(update={"shapes": {**PROBLEM.shapes, "cpu": ({**rows, "R": 8}, {**rows, "R": 16})}})
-    how: dict[str, Any] = {"digest": "", "sandbox": bwrap, "sampling": QUICK, "folder": GIVEN}
+    how: dict[str, Any] = {"digest": "", "sandbox": bwrap, "folder": GIVEN}
+    how["sampling"] = replace(QUICK, min_windows=9, max_windows=9)  # the first ones are slow, too
     result = judge.score(submitted(HONEST + STAGED), two, catalog.hardware("cpu"), **how)
     assert result.verdict == "passed", result.message
     assert all(shape.calls_per_window > 4 * QUICK.min_calls for shape in result.shapes)
