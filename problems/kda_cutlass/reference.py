@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,17 +28,24 @@ class Head(NamedTuple):
     """Times one direction of the sequence, added to its keys before they are scaled to length 1."""
     empty: float = 0.0
     """1 where S0 is zero and queries lean towards their keys."""
+    flawed: float = 0.0
+    """Chance that one number is not as small as the others: of S0 where that is empty, else of g."""
+    quiet: float = 0.0
+    """Chance that beta is a tenth of what the other heads have."""
 
 
 NO_DECAY = 1e-5
 """Lower rates are zero: channels that do not decay at all."""
+LOUD = 8.0
+"""The one number of S0 in a flawed head: an eighth of the first answers or more lies in its column."""
 PUBLIC = (
     Head(),
-    # Forgets nothing in 32768 tokens: a state started late, from whatever else, is wrong. With a spread of 1 a few tokens would
-    # write a hundred times as much as the others, and answers be products with one key, near 0 by chance.
-    Head(least=1e-6, most=1e-4, lean=-7.0, spread=0.5),
+    # Remembers for 32768 tokens: a state started late, from whatever else, is wrong. With a spread of 1 a few tokens would write a
+    # hundred times as much as the others, and answers be products with one key, near 0 by chance. Where beta is a tenth, a state in
+    # bf16 loses decays that are smaller than its last place, and 1024 tokens write so little that no answer needs it.
+    Head(least=1e-6, most=1e-4, lean=-4.6, spread=0.5, flawed=0.5, quiet=1 / 16),
     # Over 64 tokens the largest sum of g is about -400: exp(-G) is infinite in fp32 from 89 on.
-    Head(least=1e-2, most=8.0, lean=7.0, empty=1.0),
+    Head(least=1e-2, most=8.0, lean=7.0, empty=1.0, flawed=0.5),
     # Products of two keys are about 0.5: the powers of their triangle grow to 1e7 before they vanish.
     Head(common=1.0),
 )
@@ -78,7 +86,7 @@ def build(shape: Mapping[str, int], gates: torch.Generator, values: torch.Genera
     first = torch.randint(len(heads), (1,), generator=gates, device=device)
     kind = torch.tensor(heads, device=device)[(torch.arange(H, device=device) + first) % len(heads)]
     # (H, 1) each: they stand beside heads and channels.
-    least, most, lean, spread, common, empty = kind.unsqueeze(-1).unbind(1)
+    least, most, lean, spread, common, empty, flawed, quiet = kind.unsqueeze(-1).unbind(1)
 
     q, k = (normalize(normal(B, T, H, D), dim=-1) for _ in range(2))
     k = normalize(k + common * normalize(normal(B, 1, H, D), dim=-1), dim=-1)
@@ -90,8 +98,21 @@ def build(shape: Mapping[str, int], gates: torch.Generator, values: torch.Genera
     rate = least * torch.rand(H, D, generator=gates, device=device).mul_((most / least).log()).exp_()
     rate = torch.where(rate < NO_DECAY, 0, rate)
     g = -rate * softplus(normal(B, T, H, D, generator=gates))
-    beta = torch.sigmoid(lean[:, 0] + spread[:, 0] * normal(B, T, H, generator=gates)).bfloat16()
+    lean = lean[:, 0] + math.log(0.1) * (torch.rand(B, 1, H, generator=gates, device=device) < quiet[:, 0])
+    beta = torch.sigmoid(lean + spread[:, 0] * normal(B, T, H, generator=gates)).bfloat16()
+    disturb(g, S0, flawed[:, 0], empty[:, 0], gates)
     return q.bfloat16(), k.bfloat16(), v, g, beta, S0
+
+
+def disturb(g: Tensor, S0: Tensor, flawed: Tensor, empty: Tensor, gates: torch.Generator) -> None:
+    """Give heads, by chance, one number that a look at a few does not find, in place: a step of g in a channel, or LOUD in S0."""
+    (B, T, H, D), device = g.shape, g.device
+    chosen, token, channel, column = torch.rand(4, B, H, generator=gates, device=device)
+    sequence, head = torch.arange(B, device=device)[:, None], torch.arange(H, device=device)
+    token, channel, column = ((share * size).long() for share, size in ((token, T), (channel, D), (column, D)))
+    step, spot = (sequence, token, head, channel), (sequence, head, channel, column)
+    g[step] = torch.where((chosen < flawed) & (empty == 0), -1.0, g[step])
+    S0[spot] = torch.where((chosen < flawed) & (empty == 1), LOUD, S0[spot])
 
 
 def reference(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S0: Tensor) -> tuple[Tensor, Tensor]:

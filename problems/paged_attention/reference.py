@@ -15,6 +15,9 @@ Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 HARD = 8
 """One query, and one head of keys, in so many is hard."""
 
+EVEN = 0.6
+"""The most that the calmest query of a group may be, as a factor: it gives every token weight, so that none of V is left out."""
+
 LOUD = 32.0
 """A number of a key that changes q . k / sqrt(D) by some 3 times the query's temperature."""
 
@@ -81,11 +84,14 @@ def build(
 
 def harden(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, values: torch.Generator) -> Inputs:
     """The same inputs with cases as hard as the stress classes, so that no test tells those from timed inputs."""
-    (B, Hq, _), Hkv, device = q.shape, kv.shape[3], q.device
+    (B, Hq, D), Hkv, device = q.shape, kv.shape[3], q.device
     first = torch.randint(HARD, (2,), generator=values, device=device)
+    calm = calmest(q, Hkv)
+    even = EVEN * math.sqrt(D) / q.norm(dim=-1, keepdim=True, dtype=torch.float32)
+    q = torch.where(calm[..., None], q * even.clamp_max(1), q)
     # k is N(0, 1), so q . k / sqrt(D) is N(0, |q|**2 / D): about +-1e3 at three sigma.
-    large = (torch.arange(B * Hq, device=device) + first[0]) % HARD == 0
-    q = torch.where(large.view(B, Hq, 1), torch.randn(q.shape, device=device, generator=values) * 333, q).bfloat16()
+    large = ((torch.arange(B * Hq, device=device) + first[0]) % HARD == 0).view(B, Hq) & ~calm
+    q = torch.where(large[..., None], torch.randn(q.shape, device=device, generator=values) * 333, q).bfloat16()
     alike = ((torch.arange(B * Hkv, device=device) + first[1]) % HARD == 0).view(B, Hkv)
     sequence, _ = owners(len(kv), block_table)
     of_page = torch.cat([alike, alike.new_zeros(1, Hkv)])[sequence]
@@ -96,6 +102,13 @@ def harden(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, values:
     nan = torch.full((4,), torch.nan, dtype=kv.dtype).view(torch.int64).item()
     by_four.masked_fill_(unused_slots(kv, block_table, seq_lens)[:, None, :, None, None], nan)
     return q, kv, block_table, seq_lens
+
+
+def calmest(q: Tensor, Hkv: int) -> Tensor:
+    """(B, Hq) bool: True for the shortest query of those that share keys, none where they share with no other."""
+    (B, Hq, _), group = q.shape, q.shape[1] // Hkv
+    least = q.norm(dim=-1, dtype=torch.float32).view(B, Hkv, group).argmin(-1, keepdim=True)
+    return ((torch.arange(group, device=q.device) == least) & (group > 1)).view(B, Hq)
 
 
 def disturb(kv: Tensor, alike: Tensor, block_table: Tensor, seq_lens: Tensor, values: torch.Generator) -> None:

@@ -62,14 +62,14 @@ def test_public_inputs_exercise_the_operator(drawn):
 def test_heads_of_every_kind_are_in_every_timed_set(shape):
     for seed in SEEDS:
         _, k, _, g, beta, S0 = make(shape, seed)
-        rates = -g.double().mean((0, 1)) / 0.806  # (H, D); 0.806 is the mean of softplus(N)
+        rates = -g.double().median(1).values.mean(0) / 0.693  # (H, D); 0.693 is the median of softplus(N)
         remembers = rates.amax(1) < 1.2e-4
         forgets = rates.amax(1) > 1.2
-        empty = ~S0.any(-1).any(-1)[0]
+        empty = ((S0 != 0).sum((0, 2, 3)) <= len(S0))
         alike = torch.einsum("bthd,bshd->hts", k.double(), k.double()).mean((1, 2)) > 0.3 * len(k)
         assert remembers.any() and forgets.any() and alike.any()
         assert (empty == forgets).all()
-        assert beta[:, :, remembers].max() < 0.05
+        assert beta[:, :, remembers].max() < 0.15
         assert beta[:, :, forgets].min() > 0.9
         assert not (remembers & forgets | remembers & alike | forgets & alike).any()
 
@@ -217,8 +217,9 @@ def test_wrong_solutions_fail_where_they_should(drawn, stem):
     wrong = solution(stem)
     # The first shape is four whole chunks.
     shapes = [LONG] if stem in LATE else PUBLIC[1:] if stem == "wrong_whole_chunks" else PUBLIC
+    input_class = "beta_near_zero" if stem == "wrong_bf16_state_cpu" else "public"
     for shape, seed in itertools.product(shapes, SEEDS):
-        inputs, refs = drawn(shape, "public", seed)
+        inputs, refs = drawn(shape, input_class, seed)
         assert not IT.accepts(wrong(*inputs), inputs, refs), (shape, seed)
 
 
@@ -261,7 +262,7 @@ def test_bf16_operands_pass_on_long_sequences(input_class):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_state_in_bf16_has_twice_the_tolerance(seed):
-    inputs = make(LONG | {"T": 4096}, seed)
+    inputs = make(LONG | {"T": 4096}, seed, "beta_near_zero")
     assert not IT.within(IT.errors(solution("wrong_bf16_state_cpu")(*inputs), inputs), 2)
 
 

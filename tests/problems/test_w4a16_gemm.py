@@ -85,7 +85,7 @@ def test_wide_scales_span_orders_and_rows_keep_their_size(shape):
     codes, values = REFERENCE.generators(3, "cpu")
     usual = REFERENCE.build(shape, codes, values)[2].float()
     s = make(shape, 3, "wide_scales")[2].float()
-    assert (s.amax(1) / s.amin(1)).median() > 50 and s.amax() / s.amin() > 1000
+    assert (s.amax(1) / s.amin(1)).median() > 15 and s.amax() / s.amin() > 200
     torch.testing.assert_close(s.pow(2).mean(1), usual.pow(2).mean(1), rtol=1e-2, atol=0)
 
 
@@ -105,10 +105,19 @@ def test_zero_scales_silence_groups_and_whole_rows(shape):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=words)
 def test_one_hot_rows_read_back_weights(shape):
-    x, qw, s, z = make(shape, 3, "one_hot")
-    assert (x.sum(1) == 1).all() and ((x == 0) | (x == 1)).all()
-    w = (codes(qw) - per_weight(z, shape["G"])) * per_weight(s, shape["G"])
-    assert torch.equal(REFERENCE.reference(x, qw, s, z), w[:, x.float().argmax(1)].T)
+    single = 0
+    for seed in range(12):
+        x, qw, s, z = make(shape, seed, "one_hot")
+        w = (codes(qw) - per_weight(z, shape["G"])) * per_weight(s, shape["G"])
+        hot = x.double().argmax(1, keepdim=True)
+        assert (x.gather(1, hot) == 1).all()
+        rest = x.double().scatter(1, hot, 0)
+        alone = ~rest.any(1)
+        single += int(alone.sum())
+        assert torch.equal(REFERENCE.reference(x, qw, s, z)[alone], w[:, hot[alone, 0]].T)
+        # What is beside the one may not be left out, and is not most of the answer.
+        assert torch.allclose(rest[~alone].norm(dim=1), torch.tensor(REFERENCE.BESIDE, dtype=torch.float64), rtol=0.2)
+    assert 0 < single < 12 * shape["M"] / 2
 
 
 def test_scattered_values_prefer_no_channel():
