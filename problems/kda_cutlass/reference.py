@@ -40,9 +40,9 @@ LOUD = 8.0
 """The one number of S0 in a flawed head: an eighth of the first answers or more lies in its column."""
 PUBLIC = (
     Head(),
-    # Remembers for 32768 tokens: a state started late, from whatever else, is wrong. With a spread of 1 a few tokens would write a
-    # hundred times as much as the others, and answers be products with one key, near 0 by chance. Where beta is a tenth, a state in
-    # bf16 loses decays that are smaller than its last place, and 1024 tokens write so little that no answer needs it.
+    # Remembers for 32768 tokens: a state started late, from whatever else, is wrong. With a spread of 1 a few tokens would write
+    # a hundred times as much as the others, and answers be products with one key, near 0 by chance. Where beta is a tenth, a
+    # state in bf16 loses decays smaller than its last place, and 1024 tokens write so little that no answer needs it.
     Head(least=1e-6, most=1e-4, lean=-4.6, spread=0.5, flawed=0.5, quiet=1 / 16),
     # Over 64 tokens the largest sum of g is about -400: exp(-G) is infinite in fp32 from 89 on.
     Head(least=1e-2, most=8.0, lean=7.0, empty=1.0, flawed=0.5),
