@@ -65,7 +65,7 @@ def test_heads_of_every_kind_are_in_every_timed_set(shape):
         rates = -g.double().median(1).values.mean(0) / 0.693  # (H, D); 0.693 is the median of softplus(N)
         remembers = rates.amax(1) < 1.2e-4
         forgets = rates.amax(1) > 1.2
-        empty = ((S0 != 0).sum((0, 2, 3)) <= len(S0))
+        empty = (S0 != 0).sum((0, 2, 3)) <= len(S0)
         alike = torch.einsum("bthd,bshd->hts", k.double(), k.double()).mean((1, 2)) > 0.3 * len(k)
         assert remembers.any() and forgets.any() and alike.any()
         assert (empty == forgets).all()
