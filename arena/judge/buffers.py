@@ -28,12 +28,12 @@ def place(context: ScoringContext, worker: Worker, shape: Shape, input_class: st
 
 def reserve(context: ScoringContext, worker: Worker, *sizes_bytes: int) -> None:
     """Map buffers of at least these sizes for inputs and outputs into the worker. They stay until others are needed."""
-    held_bytes = [len(buffer.bytes) for buffer in worker.buffers or ()] or [0, 0]
-    wanted_bytes = [max(pair) for pair in zip(held_bytes, sizes_bytes, strict=True)]
+    mapped_bytes = [len(buffer.bytes) for buffer in worker.buffers or ()] or [0, 0]
+    wanted_bytes = [max(pair) for pair in zip(mapped_bytes, sizes_bytes, strict=True)]
     if not context.fits(*wanted_bytes):
         wanted_bytes = list(sizes_bytes)  # without what another shape needed
         context.memory.release_staging()
-    if worker.buffers and wanted_bytes == held_bytes:
+    if worker.buffers and wanted_bytes == mapped_bytes:
         return
     release(context, worker)  # before the larger ones come, so that both need not fit
     worker.resume()

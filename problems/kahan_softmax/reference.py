@@ -31,6 +31,7 @@ U = 2.0**-24
 TINY = 1e-300
 """Keeps 0 / 0 away: no error then gives 0, any error a huge number."""
 LN_2 = 0.6931471805599453
+"""Added to one of the equal logits of a flawed row, which doubles its weight: with another at -inf the sum is as before."""
 SMALLEST = 1.2e-38
 """Numbers below fp32's smallest normal one, 1.18e-38, may come out as 0."""
 
