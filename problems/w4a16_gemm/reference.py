@@ -27,6 +27,12 @@ SPREAD, LARGE = 1.0, 4.0
 """How the sizes of activations spread (sigma of their logarithm), and how much larger every 97th channel is. So the energy lies
 in single values all over x: a few channels kept apart do not make 8 bits enough for the rest."""
 
+STILL_FIFTEEN = 1 / 16
+"""Share of `all_fifteen` rows of weights whose codes are all 15 in timed sets, half of them but for one group."""
+
+WIDE = 30.0
+"""By how much scales of one row differ at most in `wide_scales`. With more, the smallest groups would hardly count."""
+
 BESIDE = 0.25
 """Size of all other activations together beside the one of `one_hot`."""
 
@@ -47,11 +53,15 @@ def make_inputs(shape: Mapping[str, int], seed: int, input_class: str = "public"
         # Of the size of the other rows: else these would be most of what counts.
         x[rows] = hardened / LOUDER.get(name, 1)
     for name, rows in of_weights.items():
-        qw[rows], hardened, z[rows] = stress_weights(name, qw[rows], s[rows], z[rows], codes, values)
-        # Sums over codes of 15 are up to K**0.5 times as large as others where x has one sign.
-        s[rows] = hardened / 8 if name == "all_fifteen" else hardened
+        packed, scales, z[rows] = stress_weights(name, qw[rows], s[rows], z[rows], codes, values)
         if name == "all_fifteen":
-            disturb(qw[rows], shape["G"] // 2, codes)
+            # Most stay as they were: of those that are nearly alike much may be left out.
+            still = torch.rand(len(packed), 1, generator=codes, device=x.device) < STILL_FIFTEEN
+            packed = torch.where(still, packed, qw[rows])
+            # Sums over codes of 15 are up to K**0.5 times as large as others where x has one sign.
+            scales = torch.where(still, scales / 8, scales)
+            disturb(packed, shape["G"] // 2, codes)
+        qw[rows], s[rows] = packed, scales
     return x, qw, s, z
 
 
@@ -126,7 +136,7 @@ def stress_weights(
         case "extreme_zeros":
             z = 15 * torch.randint(0, 2, z.shape, generator=codes, dtype=torch.uint8, device=device)
         case "wide_scales":
-            factor = torch.rand(s.shape, generator=values, device=device).mul_(math.log(1e2)).add_(math.log(1e-1)).exp_()
+            factor = torch.rand(s.shape, generator=values, device=device).mul_(math.log(WIDE)).exp_()
             wide = s.float() * factor
             # A row keeps its size: else the columns of y of a few rows, or even of one group, would be all that counts.
             s = (wide * (s.float().pow(2).mean(1, keepdim=True) / wide.pow(2).mean(1, keepdim=True)).sqrt()).bfloat16()

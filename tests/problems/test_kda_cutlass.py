@@ -67,11 +67,12 @@ def test_heads_of_every_kind_are_in_every_timed_set(shape):
         forgets = rates.amax(1) > 1.2
         empty = (S0 != 0).sum((0, 2, 3)) <= len(S0)
         alike = torch.einsum("bthd,bshd->hts", k.double(), k.double()).mean((1, 2)) > 0.3 * len(k)
-        assert remembers.any() and forgets.any() and alike.any()
+        assert remembers.any() and forgets.any() and (alike & ~remembers).any()
         assert (empty == forgets).all()
-        assert beta[:, :, remembers].max() < 0.15
+        assert beta[:, :, remembers].max() < 0.4
         assert beta[:, :, forgets].min() > 0.9
-        assert not (remembers & forgets | remembers & alike | forgets & alike).any()
+        assert not (remembers & forgets | forgets & alike).any()
+        assert (remembers & alike).sum() == remembers.sum()
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def test_wide_scales_span_orders_and_rows_keep_their_size(shape):
     codes, values = REFERENCE.generators(3, "cpu")
     usual = REFERENCE.build(shape, codes, values)[2].float()
     s = make(shape, 3, "wide_scales")[2].float()
-    assert (s.amax(1) / s.amin(1)).median() > 15 and s.amax() / s.amin() > 200
+    assert (s.amax(1) / s.amin(1)).median() > 12 and s.amax() / s.amin() > 100
     torch.testing.assert_close(s.pow(2).mean(1), usual.pow(2).mean(1), rtol=1e-2, atol=0)
 
 
