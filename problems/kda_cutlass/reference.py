@@ -31,15 +31,17 @@ class Head(NamedTuple):
     flawed: float = 0.0
     """Chance that one number is not as small as the others: of S0 where that is empty, else of g."""
     quiet: float = 0.0
-    """1 where one head of all sequences may have betas of QUIET as much."""
+    """1 where one head of all sequences may be the quiet one, whose betas are smaller."""
 
 
 NO_DECAY = 1e-5
 """Lower rates are zero: channels that do not decay at all."""
 LOUD = 8.0
-"""The one number of S0 in a flawed head. Three of four such heads are wrong without it (measured), as far as it stays."""
-QUIET, ONE_OF = 0.02, 0.7
-"""How small the betas of the quiet head are. Numbers are drawn for all heads that may be it, and the largest is, if above 0.7."""
+"""The one number of S0 in a flawed head. Three of four are wrong without it (measured); in others it decays at once."""
+QUIET = 0.02
+"""The betas of the quiet head, as a part of what they would be."""
+QUIET_FROM = 0.7
+"""Every head that may be quiet draws a number from 0 to 1. The one with the largest is quiet, if that is above this."""
 PUBLIC = (
     Head(),
     # Remembers for 32768 tokens: a state started late, from whatever else, is wrong. Keys have a direction in common: without
@@ -102,7 +104,7 @@ def build(shape: Mapping[str, int], gates: torch.Generator, values: torch.Genera
     rate = torch.where(rate < NO_DECAY, 0, rate)
     g = -rate * softplus(normal(B, T, H, D, generator=gates))
     drawn = torch.rand(B, 1, H, generator=gates, device=device) * quiet[:, 0]
-    lean = lean[:, 0] + math.log(QUIET) * ((drawn == drawn.amax()) & (drawn > ONE_OF))
+    lean = lean[:, 0] + math.log(QUIET) * ((drawn == drawn.amax()) & (drawn > QUIET_FROM))
     beta = torch.sigmoid(lean + spread[:, 0] * normal(B, T, H, generator=gates)).bfloat16()
     disturb(g, S0, flawed[:, 0], empty[:, 0], gates)
     return q.bfloat16(), k.bfloat16(), v, g, beta, S0

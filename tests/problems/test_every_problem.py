@@ -51,7 +51,7 @@ UNDISTURBED = {
     ("topk_bitonic", "cheat_glances_at_rows"): {"disturb": lambda x, places: None},
     ("w4a16_gemm", "cheat_glances_at_codes"): {"disturb": lambda packed, size, codes: None},
 }
-"""Solutions that take for granted what a part of an input does not tell, or leave out what hardly counts; inputs before."""
+"""Solutions that take for granted what an input does not tell, or leave out what hardly counts, and the inputs they passed on."""
 
 
 @pytest.mark.parametrize(("name", "stem"), UNDISTURBED)
