@@ -20,6 +20,8 @@ hypothesis.settings.load_profile("arena")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The longest begin first: else one worker ends with them, and the others wait.
+    items.sort(key=lambda item: -max((mark.args[0] for mark in item.iter_markers("timeout")), default=0))
     if not Path("/dev/nvidiactl").exists():
         for item in items:
             if item.get_closest_marker("gpu"):
