@@ -86,9 +86,10 @@ def harden(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, values:
     """The same inputs with cases as hard as the stress classes, so that no test tells those from timed inputs."""
     (B, Hq, D), Hkv, device = q.shape, kv.shape[3], q.device
     first = torch.randint(HARD, (2,), generator=values, device=device)
-    calm = calmest(q, Hkv)
-    even = EVEN * math.sqrt(D) / q.norm(dim=-1, keepdim=True, dtype=torch.float32)
-    q = torch.where(calm[..., None], q * even.clamp_max(1), q)
+    length = q.norm(dim=-1, dtype=torch.float32)
+    calm = shortest(length, Hkv)
+    even = (EVEN * math.sqrt(D) / length).clamp_max(1)
+    q = torch.where(calm[..., None], q * even[..., None], q)
     # k is N(0, 1), so q . k / sqrt(D) is N(0, |q|**2 / D): about +-1e3 at three sigma.
     large = ((torch.arange(B * Hq, device=device) + first[0]) % HARD == 0).view(B, Hq) & ~calm
     q = torch.where(large[..., None], torch.randn(q.shape, device=device, generator=values) * 333, q).bfloat16()
@@ -104,11 +105,11 @@ def harden(q: Tensor, kv: Tensor, block_table: Tensor, seq_lens: Tensor, values:
     return q, kv, block_table, seq_lens
 
 
-def calmest(q: Tensor, Hkv: int) -> Tensor:
-    """(B, Hq) bool: True for the shortest query of those that share keys, none where they share with no other."""
-    (B, Hq, _), group = q.shape, q.shape[1] // Hkv
-    least = q.norm(dim=-1, dtype=torch.float32).view(B, Hkv, group).argmin(-1, keepdim=True)
-    return ((torch.arange(group, device=q.device) == least) & (group > 1)).view(B, Hq)
+def shortest(length: Tensor, Hkv: int) -> Tensor:
+    """(B, Hq) bool, by the lengths of queries: True for the shortest of those that share keys, if there are several."""
+    (B, Hq), group = length.shape, length.shape[1] // Hkv
+    least = length.view(B, Hkv, group).argmin(-1, keepdim=True)
+    return ((torch.arange(group, device=length.device) == least) & (group > 1)).view(B, Hq)
 
 
 def disturb(kv: Tensor, alike: Tensor, block_table: Tensor, seq_lens: Tensor, values: torch.Generator) -> None:

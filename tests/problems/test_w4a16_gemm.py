@@ -73,12 +73,14 @@ def test_the_large_channels_begin_anywhere():
 
 
 def test_hardly_a_part_may_be_left_out():
-    x, _, s, _ = make({"M": 4096, "N": 2048, "K": 8192, "G": 128}, 3)
+    x, qw, s, _ = make({"M": 4096, "N": 2048, "K": 8192, "G": 128}, 3)
     assert 0 < ((x != 0).sum(1) <= 1).double().mean() < 0.01
     assert 0 < (s == 0).double().mean() < 0.002
     # Groups that together add a hundredth to a row's norm. With scales that differed by up to 1e4 they were 1.6 % of all.
     square = s.double().square().sort(1).values.cumsum(1)
-    assert (square <= 1e-4 * square[:, -1:]).double().mean() < 0.006
+    assert (square <= 1e-4 * square[:, -1:]).double().mean() < 0.003
+    # Rows whose codes are 15 but for a few groups were 2.5 %.
+    assert 0 < ((qw == 0xFF).double().mean(1) > 0.9).double().mean() < 0.005
 
 
 # ------------------------------------------------------------------ hidden input classes
