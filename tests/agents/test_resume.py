@@ -3,13 +3,13 @@
 import time
 from dataclasses import replace
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from command import needs_sandbox
-from provider import STREAMS, TARGETS, Agent, Answer, access, json_answer, provider
+from provider import STREAMS, TARGETS, Agent, Answer, access, events, json_answer, provider
 from provider import run as gateway
 from sessions import python, spec_of
 from test_session import run
@@ -41,6 +41,22 @@ def test_a_command_goes_on_once_the_provider_answers_again(answer: Answer, tmp_p
         assert agent.gateway.resumed == 1
         agent.ask()
         assert not may_go_on(agent), "its last request was answered"
+
+
+def test_a_command_that_ends_by_the_error_goes_on(tmp_path: Path) -> None:
+    """It may ask before the gateway has recorded that error, whose stream has not ended."""
+    error = events({"error": {"code": 502, "message": "busy", "metadata": {"error_type": "provider_overloaded"}}})
+    hold = Event()
+    with gateway(tmp_path, "chat", Answer([error, b": more"], hold=hold), GOOD) as agent:
+        agent.upstream.own = GOOD
+        link = agent.connect()
+        link.request("POST", TARGETS["chat"], agent.body(), agent.headers())
+        assert link.getresponse().read1() == error
+        link.sock.close()
+        link.close()
+        assert may_go_on(agent)
+        assert agent.ended()["how"] == "error"
+        hold.set()
 
 
 def test_it_waits_until_the_provider_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -676,6 +676,22 @@ def test_a_program_may_end_by_the_head_of_a_failure(tmp_path: Path, ended: bool)
         assert (agent.ended()["how"], agent.gateway.last_failure) == ("account", "status 402: no credit")
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_program_may_end_by_an_error_inside_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: bool):
+    """Qwen Code does, before the stream ends. The stream may never end: the error decides, and is not waited for long."""
+    monkeypatch.setattr(exchange, "FAILURE_S", 0.1)
+    broken = events({"error": {"code": 502, "message": "busy", "metadata": {"error_type": "provider_overloaded"}}})
+    hold = threading.Event()
+    with run(tmp_path, "chat", Answer([broken, b": more"], hold=hold)) as agent:
+        agent.upstream.own = json_answer(503, {})
+        leave(agent)
+        if ended:
+            agent.gateway.leaving()
+        agent.gateway.settle()
+        assert (agent.ended()["how"], agent.gateway.last_failure) == ("error", "an error inside an answer: busy")
+        hold.set()
+
+
 def test_after_leaving_the_provider_has_no_faults(tmp_path: Path):
     with run(tmp_path, "chat", json_answer(503, {"error": "busy"}), json_answer(401, {})) as agent:
         agent.ask()

@@ -150,11 +150,14 @@ class Gateway(RunState):
         with contextlib.suppress(TimeoutError, CancelledError):
             asyncio.run_coroutine_threadsafe(self._settle(self._upstream), self._loop).result(QUIET_S + 3 * LIMIT_S)
 
-    async def _settle(self, upstream: Upstream) -> None:
-        # The agent may have read its last answer and ended before the end of that answer is recorded.
+    async def _recorded(self) -> None:
+        """Wait until the agent's requests are recorded: it may read its last answer and end before that one's end is."""
         until_s = time.monotonic() + RECORDED_S
         while self._asking and time.monotonic() < until_s:
             await asyncio.sleep(RECORDED_POLL_S)
+
+    async def _settle(self, upstream: Upstream) -> None:
+        await self._recorded()
         while pause_s := await self._check(upstream):
             await asyncio.sleep(max(0.1, min(pause_s, self._asked_s + QUIET_S - time.monotonic())))
 
@@ -167,6 +170,7 @@ class Gateway(RunState):
             return False
         self.resuming = True
         try:
+            await self._recorded()
             while self.broken_off and self._checks < CHECKS:
                 async with self._checking:
                     self._checks += 1
