@@ -18,7 +18,7 @@ from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead, usual
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import NotAloneError, Rejection, crowded
-from arena.judge.score_math import time_of_processes, trimmed_mean
+from arena.judge.score_math import median_of_processes, trimmed_mean
 from arena.judge.verify import worse
 from arena.judge.worker_client import Uncapturable, Worker
 from arena.schema import Errors, Evidence, LaunchMode, Profile
@@ -264,7 +264,7 @@ def _enlarged(
     for number, _ in enumerate(scored):
         runs = runs_of(results, number)
         overhead_s = min(run.overhead.window_s for run in runs)
-        calls_s.append(time_of_processes([run.samples_s(overhead_s) for run in runs]))
+        calls_s.append(median_of_processes([run.samples_s(overhead_s) for run in runs]))
     pairs = list(zip(scored, specs, calls_s, strict=False))
     if all(context.calls_that_fill(shape, call_s) <= 2 * spec.calls for shape, spec, call_s in pairs):
         return specs

@@ -15,7 +15,7 @@ class Sampling:
     """Effort and limits of one scoring. `CPU` and `GPU` are the published method."""
 
     processes: int = 3
-    """Fresh worker processes that are timed; the score is the mean of what each finds."""
+    """Fresh worker processes that are timed; the score is the median of what each finds."""
     window_s: float = 0.010
     """A window holds as many calls as fill this time, within the next two bounds."""
     min_calls: int = 16

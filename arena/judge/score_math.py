@@ -11,8 +11,6 @@ from arena.schema import Device, Rate
 RESAMPLES = 400
 TRIMMED = 0.1
 """Share of the samples that `trimmed_mean` leaves out at either end."""
-NEAR = 0.1
-"""How far from the median of all processes the time of one may lie, relative, and still count."""
 Middle = Callable[[Sequence[float]], float]
 """What one process's samples amount to: `median` of windows, `trimmed_mean` of calls alone."""
 
@@ -41,25 +39,20 @@ def trimmed_mean(samples: Sequence[float]) -> float:
     return fmean(sorted(samples)[out : len(samples) - out])
 
 
-def time_of_processes(processes: Sequence[Sequence[float]], middle: Middle = median) -> float:
-    """The mean over worker processes of the `middle` of each process's samples, in seconds per call, without those far off.
-
-    A process has a level of its own. Where it is one of two, the median of three is always the one or the other.
-    """
-    times_s = [middle(samples) for samples in processes]
-    middle_s = median(times_s)
-    return fmean([time_s for time_s in times_s if abs(time_s - middle_s) <= NEAR * middle_s] or [middle_s])
+def median_of_processes(processes: Sequence[Sequence[float]], middle: Middle = median) -> float:
+    """The median over worker processes of the `middle` of each process's samples, in seconds per call."""
+    return median(middle(samples) for samples in processes)
 
 
 def interval(processes: Sequence[Sequence[float]], middle: Middle = median) -> tuple[float, float]:
-    """Bootstrap 95 % interval of `time_of_processes`, drawn within each process; the same for the same samples."""
-    return _interval(lambda dice: time_of_processes(_drawn(processes, dice), middle))
+    """Bootstrap 95 % interval of `median_of_processes`, drawn within each process; the same for the same samples."""
+    return _interval(lambda dice: median_of_processes(_drawn(processes, dice), middle))
 
 
 def interval_of_larger(among: Sequence[Sequence[float]], alone: Sequence[Sequence[float]]) -> tuple[float, float]:
     """The same of the larger of two times on a GPU: the median of windows, and the trimmed mean of calls alone."""
     return _interval(
-        lambda dice: max(time_of_processes(_drawn(among, dice)), time_of_processes(_drawn(alone, dice), trimmed_mean))
+        lambda dice: max(median_of_processes(_drawn(among, dice)), median_of_processes(_drawn(alone, dice), trimmed_mean))
     )
 
 

@@ -24,7 +24,7 @@ from arena.judge.device.device import OpenDevice
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import SHORT_ON_GPU, NotAloneError, Rejection, refusal_under_way
 from arena.judge.sampling import Sampling
-from arena.judge.score_math import Middle, interval, interval_of_larger, peak_fraction, time_of_processes, trimmed_mean
+from arena.judge.score_math import Middle, interval, interval_of_larger, median_of_processes, peak_fraction, trimmed_mean
 from arena.judge.sets import Seeds
 from arena.judge.verify import worse
 from arena.sandboxes import Sandbox
@@ -219,13 +219,13 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
     # The least of the processes' overheads: what disturbs a machine lengthens it.
     overhead_s = min(run.overhead.window_s for run in runs)
     among = tuple(run.samples_s(overhead_s) for run in runs)
-    among_s, alone_s, alone, alone_overheads_s = time_of_processes(among), None, tuple[tuple[float, ...], ...](), [0.0]
+    among_s, alone_s, alone, alone_overheads_s = median_of_processes(among), None, tuple[tuple[float, ...], ...](), [0.0]
     if runs[0].alone_s:
         # Each process's own, measured before any process loaded the submission: how long the GPU takes to change between the
         # judge's context and a worker's differs by some microseconds from process to process, in both alike.
         alone_overheads_s = [run.overhead.alone_s[run.launch_mode] for run in runs]
         alone = tuple(run.alone_samples_s(each_s) for run, each_s in zip(runs, alone_overheads_s, strict=True))
-        alone_s = time_of_processes(alone, trimmed_mean)
+        alone_s = median_of_processes(alone, trimmed_mean)
     if not among_s >= least.seconds:
         _reject_impossible(shape, among_s, least.seconds, context.device)
     # The larger time counts: a call alone finds nothing that the calls beside it did.
@@ -270,7 +270,7 @@ def _timed(context: ScoringContext, shape: Shape, runs: list[timing.ShapeTiming]
 def _spread(samples: Sequence[Sequence[float]], middle: Middle) -> dict[str, Any]:
     """The time that these samples of all processes give, and how far they lie apart."""
     return {
-        "measured_s": time_of_processes(samples, middle),
+        "measured_s": median_of_processes(samples, middle),
         "ci95": interval(samples, middle),
         "process_medians_s": tuple(middle(run) for run in samples),
     }

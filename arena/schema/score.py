@@ -64,8 +64,7 @@ class TimedShape(Record):
     bytes: Positive | None = None
     """Compulsory DRAM traffic of one call by the problem's formula."""
     measured_s: Positive
-    """Seconds per call: the mean of `process_medians_s`, without those that lie more than a tenth from their median. In
-    scores until 2026-11-28 their median."""
+    """Seconds per call: the median of `process_medians_s`."""
     ci95: tuple[Positive, Positive]
     """Bootstrap 95 % interval of `measured_s`."""
     launch_mode: LaunchMode
