@@ -1,4 +1,4 @@
-"""How far scores of one kernel would lie apart if their times were made otherwise: `python scripts/resample_scores.py FILE ...`.
+"""How far times of one kernel among others would lie apart, made otherwise: `python scripts/resample_scores.py FILE ...`.
 
 Reads what `measure_judge.py --json FILE` wrote. All processes of all scores are one pool for each shape, from which series of ten
 scores are drawn. Prints, for several ways and numbers of processes, a series' largest and median deviation of a shape from its
@@ -16,17 +16,26 @@ from statistics import fmean, median
 
 from measure_judge import ALONE, deviations
 
-from arena.judge.score_math import time_of_processes
 from arena.schema import Passed
 
 SERIES, SCORES = 400, 10
+FAR = 0.1
+"""Relative distance from the median of all, beyond which a process is left out."""
 LARGEST, MEDIAN = 0.01, 0.002
 Samples = Sequence[Sequence[float]]
 """Seconds per call of the windows of each process."""
+
+
+def mean_of_near(processes: Samples) -> float:
+    """The mean of the processes' medians without those that are far off."""
+    times = [median(each) for each in processes]
+    return fmean([time for time in times if abs(time - median(times)) <= FAR * median(times)] or [median(times)])
+
+
 WAYS: dict[str, Callable[[Samples], float]] = {
     "median of processes": lambda processes: median(median(each) for each in processes),
     "mean of processes": lambda processes: fmean(median(each) for each in processes),
-    "mean without those far off": time_of_processes,
+    "mean without those far off": mean_of_near,
 }
 
 

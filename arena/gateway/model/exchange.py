@@ -77,13 +77,13 @@ class Exchange:
             raise
         except (asyncio.CancelledError, ConnectionError):  # the program's end; errors of the provider's end never reach this
             arriving.pop(self._began.n, None)
-            failed = (observed.status or 200) >= 300 or observed.facts.error is not None
+            failed, broken = (observed.status or 200) >= 300, observed.facts.error is not None
             # The program had all that an answer says, and did not wait for the end of its stream.
-            decided = failed or observed.facts.finish is not None
-            observed.how = self._why_left(model_request)
+            decided = failed or broken or observed.facts.finish is not None
+            observed.how = "left" if broken else self._why_left(model_request)
             if failed:
                 await _within(self._read_rest(), FAILURE_S, lambda: False)
-            elif observed.how == "left" and not self._state.ending:
+            elif observed.how == "left" and not broken and not self._state.ending:  # recorded before what it asks next
                 await _within(self._read_rest(), REST_S, lambda: self._state.ending)
             if decided and observed.how == "left":  # the status, the error or the finish reason says how it ended
                 observed.how = None

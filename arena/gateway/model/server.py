@@ -166,11 +166,11 @@ class Gateway(RunState):
 
         The sandbox decides when it asks. It gains nothing by it: the answer is about the provider, and the number is bounded.
         """
+        await self._recorded()
         if self.resuming or self.resumed == RESUMES:
             return False
         self.resuming = True
         try:
-            await self._recorded()
             while self.broken_off and self._checks < CHECKS:
                 async with self._checking:
                     self._checks += 1
