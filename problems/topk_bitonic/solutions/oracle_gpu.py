@@ -37,14 +37,37 @@ __device__ Entry entry_of(Entry made, int) { return made; }
 __device__ void least_of(Entry limit, Entry& least) { least = limit; }
 __device__ void nothing(Entry& made) { made = 0; }
 
-// Every lane calls it: those with `take` add their entry to the list. `upto` is set to where the warp's entries end, if any.
-__device__ void add(State& s, Entry* list, Entry e, bool take, int& upto) {
-    const unsigned votes = __ballot_sync(ALL, take), lane = threadIdx.x % 32;
-    if (votes == 0) return;
-    int at = lane == 0 ? atomicAdd(&s.count, __popc(votes)) : 0;
-    at = __shfl_sync(ALL, at, 0);
-    if (take) list[at + __popc(votes & ((1u << lane) - 1))] = e;
-    upto = at + __popc(votes);
+// The sum of `own` over this lane and those before it.
+__device__ int sum_upto(int own) {
+    for (int d = 1; d < 32; d *= 2) {
+        const int before = __shfl_up_sync(ALL, own, d);
+        if (threadIdx.x % 32 >= d) own += before;
+    }
+    return own;
+}
+
+// Adds the lanes' elements that reach the limit to the list, and returns where they end there, or 0 without any. A warp's are one
+// piece. Were there one for each i, a row with its winners at every 256th place would make sixteen, all of the same warp.
+template <int ITEMS, typename Raw>
+__device__ int add(State& s, Entry* list, const Raw (&raw)[ITEMS], int at, int end, Entry limit) {
+    Raw least;
+    least_of(limit, least);
+    unsigned taken = 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) taken |= (unsigned)(raw[i] >= least) << i;
+    if (!__any_sync(ALL, taken)) return 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++)
+        if (at + i * THREADS >= end || entry_of(raw[i], at + i * THREADS) < limit) taken &= ~(1u << i);
+    const int own = __popc(taken), upto = sum_upto(own), all = __shfl_sync(ALL, upto, 31);
+    if (all == 0) return 0;
+    int begin = threadIdx.x % 32 == 0 ? atomicAdd(&s.count, all) : 0;
+    begin = __shfl_sync(ALL, begin, 0);
+    int to = begin + upto - own;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++)
+        if (taken >> i & 1) list[to++] = entry_of(raw[i], at + i * THREADS);
+    return begin + all;
 }
 
 // A bound that at least k and at most `most` entries of the list reach. It counts them in 256 equal parts of the range in
@@ -69,11 +92,7 @@ __device__ Entry bound(State& s, const Entry* list, int count, int k, int most) 
         __syncthreads();
         // Sums from the highest part down.
         const int own = s.bins[BINS - 1 - t];
-        int upto = own;
-        for (int d = 1; d < 32; d *= 2) {
-            const int before = __shfl_up_sync(ALL, upto, d);
-            if (lane >= d) upto += before;
-        }
+        int upto = sum_upto(own);
         if (lane == 31) s.sums[warp] = upto;
         __syncthreads();
         for (int w = 0; w < warp; w++) upto += s.sums[w];
@@ -96,8 +115,7 @@ __device__ void cut(State& s, Entry* list, int k, int most) {
         for (int i = 0, at = start; i < HELD; i++, at += THREADS) held[i] = at < count ? list[at] : 0;
         __syncthreads();
         // What is written now lies before anything that is still to be read.
-        int upto;
-        for (int i = 0; i < HELD; i++) add(s, list, held[i], held[i] >= limit, upto);
+        add(s, list, held, 0, INT_MAX, limit);
     }
     __syncthreads();
 }
@@ -126,14 +144,14 @@ __device__ void fetch(Raw (&raw)[ITEMS], const Raw* row, int at, int end) {
         else nothing(raw[i]);
 }
 
-// A first bound: each thread has at least one element, and k of the threads' largest ones reach it.
+// A first bound: each thread has at least one element, and k of the threads' largest ones reach it. `last` is the last place that
+// this thread's elements may have, and stands for all: a larger place makes a smaller entry, and a lower bound is right, too.
 template <int ITEMS, typename Raw>
-__device__ void begin(State& s, Entry* list, const Raw (&raw)[ITEMS], int at, int end, int k) {
-    Entry best = 0;
+__device__ void begin(State& s, Entry* list, const Raw (&raw)[ITEMS], int last, int k) {
+    Raw largest = raw[0];
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++, at += THREADS)
-        if (at < end) best = max(best, entry_of(raw[i], at));
-    list[threadIdx.x] = best;
+    for (int i = 1; i < ITEMS; i++) largest = max(largest, raw[i]);
+    list[threadIdx.x] = entry_of(largest, last);
     __syncthreads();
     const Entry limit = bound(s, list, THREADS, k, k + k / 4);
     if (threadIdx.x == 0) s.limit = limit;
@@ -167,27 +185,19 @@ __global__ void __launch_bounds__(THREADS, 4) largest(
     Raw next[ITEMS], now[ITEMS];
     fetch(next, x, first + t, end);
     __syncthreads();
-    if (2 * k <= THREADS && end - first >= THREADS) begin(s, list, next, first + t, end, k);
-    // Tiles in steps of the golden section, each once: a row that rises, or whose winners lie together, would else fill the list
-    // with every tile, and one such row in a launch is what all others wait for.
-    const int tiles = (end - first + ITEMS * THREADS - 1) / (ITEMS * THREADS), step = stride_of(tiles);
-    for (int done = 0, tile = 0; done < tiles; done++) {
+    if (2 * k <= THREADS && end - first >= THREADS) begin(s, list, next, first + t + (ITEMS - 1) * THREADS, k);
+    // The first tile, the last, then the others in steps of the golden section: a row that rises, or whose winners lie together,
+    // would else fill the list with every tile, and one such row in a launch is what all others wait for.
+    const int tiles = (end - first + ITEMS * THREADS - 1) / (ITEMS * THREADS);
+    const int others = max(1, tiles - 1), step = stride_of(others);
+    for (int done = 0, tile = 0, other = others - 1; done < tiles; done++) {
         const int at = first + tile * (ITEMS * THREADS) + t;
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) now[i] = next[i];
-        tile = tile + step < tiles ? tile + step : tile + step - tiles;
+        tile = 1 + other;
+        other = other + step < others ? other + step : other + step - others;
         if (done + 1 < tiles) fetch(next, x, first + tile * (ITEMS * THREADS) + t, end);
-        const Entry limit = s.limit;
-        Raw least;
-        least_of(limit, least);
-        int upto = 0;
-#pragma unroll
-        for (int i = 0; i < ITEMS; i++) {
-            if (!__any_sync(ALL, now[i] >= least)) continue;
-            const int place = at + i * THREADS;
-            const Entry e = place < end ? entry_of(now[i], place) : 0;
-            add(s, list, e, e >= limit, upto);
-        }
+        const int upto = add(s, list, now, at, end, s.limit);
         // All threads ask at once: none may read the count while others go on adding.
         if (__syncthreads_or(upto > room)) cut(s, list, k, k + k / 4 + 64);
     }
@@ -207,35 +217,46 @@ __global__ void __launch_bounds__(THREADS, 4) largest(
 }
 """
 HOST = r"""
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
+void check(cudaError_t error) {
+    if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+}
 
 template <int ITEMS, typename Raw>
 void launch(
-    const Raw* x, int64_t rows, int64_t n, int parts, int k, int size, Entry* found, const at::Tensor& values,
-    const at::Tensor& indices) {
+    const Raw* x, int64_t rows, int n, int parts, int k, int size, Entry* found, float* values, int64_t* indices,
+    cudaStream_t stream) {
     const int room = std::max(1024, 2 * k + 512), bytes = (room + ITEMS * THREADS) * sizeof(Entry);
-    C10_CUDA_CHECK(cudaFuncSetAttribute(largest<ITEMS, Raw>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    C10_CUDA_CHECK(cudaFuncSetAttribute(largest<ITEMS, Raw>, cudaFuncAttributePreferredSharedMemoryCarveout, 100));
-    largest<ITEMS, Raw><<<rows * parts, THREADS, bytes, c10::cuda::getCurrentCUDAStream()>>>(
-        x, n, parts, k, size, room, found, values.data_ptr<float>(), indices.data_ptr<int64_t>());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    check(cudaFuncSetAttribute(largest<ITEMS, Raw>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    check(cudaFuncSetAttribute(largest<ITEMS, Raw>, cudaFuncAttributePreferredSharedMemoryCarveout, 100));
+    largest<ITEMS, Raw><<<rows * parts, THREADS, bytes, stream>>>(x, n, parts, k, size, room, found, values, indices);
+    check(cudaGetLastError());
 }
 
-void topmost(const at::Tensor& x, int64_t size, int64_t parts, const at::Tensor& values, const at::Tensor& indices) {
-    const int64_t rows = x.size(0), n = x.size(1), k = values.size(1);
-    TORCH_CHECK(k <= 2048, "k=", k, ": this kernel's list has room for 2048");
-    const c10::cuda::CUDAGuard guard(x.device());
-    at::Tensor scratch = at::empty({parts > 1 ? rows * parts * size : 0}, indices.options());
-    Entry* found = (Entry*)scratch.data_ptr();
+// Pointers and the stream are numbers here: torch's headers would take half a minute to compile.
+void topmost(
+    int64_t x, int64_t rows, int64_t n, int64_t parts, int64_t k, int64_t size, int64_t found, int64_t values, int64_t indices,
+    int64_t stream) {
+    if (k > 2048) throw std::runtime_error("k=" + std::to_string(k) + ": this kernel's list has room for 2048");
+    auto *made = (Entry*)found, *none = (Entry*)nullptr;
+    auto* value = (float*)values;
+    auto* index = (int64_t*)indices;
+    auto on = (cudaStream_t)stream;
     const auto first = k > 1024 ? launch<8, float> : launch<16, float>;
-    first(x.data_ptr<float>(), rows, n, parts, k, size, found, values, indices);
-    if (parts > 1) launch<4, Entry>(found, rows, parts * size, 1, k, size, nullptr, values, indices);
+    first((const float*)x, rows, n, parts, k, size, made, value, index, on);
+    if (parts > 1) launch<4, Entry>(made, rows, parts * size, 1, k, size, none, value, index, on);
 }
 """
-DECLARED = "void topmost(const at::Tensor&, int64_t, int64_t, const at::Tensor&, const at::Tensor&);"
-topmost = load_inline("topmost", DECLARED, KERNEL + HOST, functions=["topmost"], extra_cuda_cflags=["-O3"]).topmost
+HEADERS = "".join(f"#include <{name}>\n" for name in ("algorithm", "climits", "cstdint", "stdexcept", "string"))
+TOPMOST = f"void topmost({', '.join(['int64_t'] * 10)});"
+topmost = load_inline(
+    "topmost",
+    f"{HEADERS}#include <pybind11/pybind11.h>\n{TOPMOST}",
+    f"{HEADERS}#include <cuda_runtime.h>\n{KERNEL}{HOST}",
+    functions=["topmost"],
+    extra_cuda_cflags=["-O3"],
+    no_implicit_headers=True,
+    with_pytorch_error_handling=False,
+).topmost
 
 START = 2
 """What a block does besides its tiles, in tiles."""
@@ -257,4 +278,7 @@ def solution(x: Tensor, ranks: Tensor, values: Tensor, indices: Tensor) -> None:
     (rows, n), k = x.shape, len(ranks)
     size = max(64, 1 << (k - 1).bit_length())
     at_once = 4 * torch.cuda.get_device_properties(x.device).multi_processor_count
-    topmost(x, size, parts_of(rows, n, k, size, at_once), values, indices)
+    parts = parts_of(rows, n, k, size, at_once)
+    found = torch.empty(rows * parts * size if parts > 1 else 0, dtype=torch.int64, device=x.device)
+    tensors = (found.data_ptr(), values.data_ptr(), indices.data_ptr())
+    topmost(x.data_ptr(), rows, n, parts, k, size, *tensors, torch.cuda.current_stream().cuda_stream)

@@ -1,0 +1,102 @@
+"""The CUDA kernel of `topk_bitonic`'s oracle, run on a CPU (cuda_on_cpu.h): its answers, not its speed."""
+
+import ctypes
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from shipped import Shipped  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+IT = Shipped("topk_bitonic")
+REFERENCE = IT.reference
+SOURCE = IT.folder / "oracle_gpu.py"
+LAUNCH = r"""
+extern "C" void topmost(
+    const float* x, int rows, int n, int parts, int k, int size, Entry* found, float* values, int64_t* indices) {
+    const int room = std::max(1024, 2 * k + 512);
+    on_cpu(rows * parts, [=] {
+        if (k > 1024) largest<8, float>(x, n, parts, k, size, room, found, values, indices);
+        else largest<16, float>(x, n, parts, k, size, room, found, values, indices);
+    });
+    if (parts > 1) on_cpu(rows, [=] { largest<4, Entry>(found, parts * size, 1, k, size, room, nullptr, values, indices); });
+}
+"""
+
+
+def built(folder, *changes):
+    """The kernel with these changes of its text, as a function."""
+    compiler = shutil.which("c++")
+    assert compiler, "a C++ compiler is needed, as for torch.compile: apt-get install g++"
+    [kernel] = re.findall(r'KERNEL = r"""(.*?)"""', SOURCE.read_text(), re.DOTALL)
+    for old, new in (("extern __shared__ Entry list[];", "Entry* list = shared_memory;"), *changes):
+        assert kernel.count(old) == 1
+        kernel = kernel.replace(old, new)
+    header = Path(__file__).with_name("cuda_on_cpu.h")
+    (folder / "kernel.cpp").write_text(f'#include "{header}"\n{kernel}{LAUNCH}')
+    flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-pthread"]
+    command = [compiler, *flags, "-o", folder / "kernel.so", folder / "kernel.cpp"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return ctypes.CDLL(str(folder / "kernel.so")).topmost
+
+
+@pytest.fixture(scope="module")
+def topmost(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("kernel"))
+
+
+def mistakes(topmost, x, k, parts=1):
+    """Wrong answers by kind, those alone that there are."""
+    ranks, size = REFERENCE.ranks(k, "cpu"), max(64, 1 << (k - 1).bit_length())
+    values, indices = torch.full((len(x), k), float("nan")), torch.full((len(x), k), -1)
+    found = torch.zeros(len(x) * parts * size, dtype=torch.int64)
+    pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (found, values, indices))
+    topmost(ctypes.c_void_p(x.data_ptr()), *x.shape, parts, k, size, *pointers)
+    errors = REFERENCE.errors((values, indices), REFERENCE.reference(x, ranks), (x, ranks))
+    return {kind: count for kind, count in errors.items() if count}
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "k", "parts"),
+    [
+        (2, 9000, 50, 1),
+        (3, 20000, 32, 2),
+        (1, 4097, 100, 1),
+        (2, 257, 5, 1),
+        (2, 255, 20, 1),
+        (13, 4096, 1, 1),
+        (2, 12289, 300, 1),
+        (1, 30000, 2048, 3),
+        (1, 50000, 128, 4),
+    ],
+)
+def test_timed_rows(topmost, rows, n, k, parts):
+    for seed in (1, 2):
+        x, _ = IT.make({"rows": rows, "n": n, "k": k}, seed)
+        assert mistakes(topmost, x, k, parts) == {}
+
+
+@pytest.mark.parametrize("name", REFERENCE.STRESS)
+def test_stress_rows(topmost, name):
+    places, values = REFERENCE.generators(3, "cpu")
+    x = REFERENCE.draw(name, torch.randn(2, 13000, generator=values), 60, places, values)
+    assert mistakes(topmost, x, 60) == {}
+
+
+@pytest.mark.parametrize("step", [32, 128, 256, 257, 288, 512])
+def test_winners_at_every_such_place(topmost, step):
+    x = torch.randn(1, 40000, generator=torch.Generator().manual_seed(step))
+    x += REFERENCE.LIFT * (torch.arange(40000) % step == 3)
+    assert mistakes(topmost, x, 64) == {}
+
+
+def test_a_kernel_that_leaves_out_equal_elements_fails(tmp_path):
+    wrong = built(tmp_path, ("(raw[i] >= least)", "(raw[i] > least)"))
+    assert mistakes(wrong, torch.ones(1, 300), 5)["values"] > 0
