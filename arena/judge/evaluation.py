@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from statistics import median
 from typing import NamedTuple
@@ -56,16 +57,22 @@ class ProcessResult:
     shapes: tuple[timing.ShapeTiming, ...]
     """One for each shape that it timed: the scored shapes and, from the first process, the latency shapes."""
     evidence: tuple[Evidence, ...]
-    """From the last process only, after its timing."""
+    """After its timing; with counters from the last process only."""
     anchors_gb_s: tuple[float, float]
     """The rate of a trusted copy before and after: how steady the device was."""
     dropped: tuple[tuple[float, float], ...] = ()
     """The anchors of processes timed earlier in its place, while the device did not keep its speed."""
+    dropped_evidence: tuple[Evidence, ...] = ()
+    """Of these: a time of theirs may count."""
 
     def noting(self, reasons: list[tuple[str, ...]]) -> ProcessResult:
         """With these reasons why each shape was timed again, beside its own."""
         pairs = zip(reasons, self.shapes, strict=True)
         return replace(self, shapes=tuple(replace(timed, disturbed=(*why, *timed.disturbed)) for why, timed in pairs))
+
+    def all_evidence(self) -> tuple[Evidence, ...]:
+        """What was seen in this process and in those in whose place it is."""
+        return (*self.dropped_evidence, *self.evidence)
 
     def drift(self) -> float:
         """How far the device's own speed moved meanwhile, relative."""
@@ -89,7 +96,6 @@ def run(
     """
     scored, shapes = context.problem.shapes[profile], context.problem.timed(profile)
     checked = (*shapes, *context.code.extra_shapes)
-    # Not the last process: the one whose kernels are named must look like others that are timed.
     shapes_by_process = [shapes] + [scored] * (context.sampling.processes - 1)
     unfit: Unqueued | None = None
     with ExitStack() as stack:
@@ -177,16 +183,17 @@ def _time_all(
 ) -> list[ProcessResult]:
     """Time the submission in each of these workers, which have built it for its shapes, one after the other."""
 
-    def evidence(worker: Worker) -> tuple[Evidence, ...]:
+    def evidence(number: int, worker: Worker) -> tuple[Evidence, ...]:
         report("reading which kernels ran")
-        return kernels.launched_kernels(context, worker, scored, counters)
+        return kernels.launched_kernels(context, worker, scored, counters if number == len(workers) else None)
 
+    # Of every process: one that knows its turn, by a clock, could launch an excluded kernel in all others.
     with_evidence = context.memory.kind == "cuda" and context.sampling.kernels
     results, usual_overheads = list[ProcessResult](), usual(overheads)
     for number, (own, shapes) in enumerate(zip(workers, shapes_by_process, strict=True), start=1):
         report(f"timing, process {number} of {len(workers)}")
-        last = evidence if number == len(workers) and with_evidence else None
-        arguments = (anchor, shapes, specs[: len(shapes)], len(scored), last)
+        seen = partial(evidence, number) if with_evidence else None
+        arguments = (anchor, shapes, specs[: len(shapes)], len(scored), seen)
         # The usual overheads where others have loaded the submission: its kernels could lengthen what is measured.
         parts = usual_overheads[: len(shapes)] if own.replaced else overheads[number - 1]
         with own:
@@ -195,7 +202,7 @@ def _time_all(
             if result.drift() <= context.sampling.drift:
                 break
             report(f"timing, process {number} of {len(workers)} again: the device did not keep its speed")
-            dropped = (*result.dropped, result.anchors_gb_s)
+            dropped, seen_before = (*result.dropped, result.anchors_gb_s), result.all_evidence()
             with ExitStack() as stack:
                 try:
                     another = building.timed_worker(context, start, stack)
@@ -211,7 +218,8 @@ def _time_all(
                 usual_gb_s = _usual_gb_s(context, [*results, result])
                 parts = usual_overheads[: len(shapes)]
                 repeated = _time_process(context, another.worker, parts, *arguments, usual_gb_s=usual_gb_s)
-                result = replace(repeated, shapes=_slower(context, result, repeated), dropped=dropped)
+                shapes_s = _slower(context, result, repeated)
+                result = replace(repeated, shapes=shapes_s, dropped=dropped, dropped_evidence=seen_before)
         results.append(result)
     return results
 

@@ -242,7 +242,7 @@ def hidden(found: Sequence[Evidence], calls_s: Sequence[float]) -> bool:
     return False
 
 
-def excluded_kernels(found: tuple[Evidence, ...], patterns: tuple[str, ...]) -> list[tuple[Evidence, str]]:
+def excluded_kernels(found: Iterable[Evidence], patterns: tuple[str, ...]) -> list[tuple[Evidence, str]]:
     """Kernels that the problem's rules exclude, each with the evidence that names it."""
     return [
         (evidence, kernel.name)

@@ -109,8 +109,8 @@ def score(
                 except Rejection as rejection:
                     _require_alone(rejection, () if shared else device.strangers(TAKEN_BYTES))
                     raise
-                evidence = processes[-1].evidence
-                _reject_excluded(problem, evidence)
+                evidence, seen = processes[-1].evidence, [each for process in processes for each in process.all_evidence()]
+                _reject_excluded(problem, seen)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             if throttled:
                 environment["throttle"] = ", ".join(sorted(throttled))
@@ -148,7 +148,7 @@ def score(
         or sum(len(process.dropped) for process in processes) > MOST_RETRIES
         or any(len(shape.disturbed) > MOST_RETRIES for shape in shapes)
         or any(shape.overlapped() for shape in shapes)
-        or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in evidence)
+        or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in seen)
         or counters_hidden
         or any(each.share >= REVIEW_SHARE for each in held)
         or bool(throttled)
@@ -203,7 +203,7 @@ def _reject_uses(uses: Sequence[tuple[str, int]]) -> None:
         raise Rejection("forbidden", f"The problem forbids what solution.py uses: {listed}")
 
 
-def _reject_excluded(problem: Problem, found: tuple[Evidence, ...]) -> None:
+def _reject_excluded(problem: Problem, found: Sequence[Evidence]) -> None:
     """Rejection where a call launched a kernel, or used an arithmetic, that the problem's rules exclude."""
     for evidence, name in kernels.excluded_kernels(found, problem.forbidden_kernels):
         text = f"A call launched {name}, a kernel of a library that the problem excludes"

@@ -11,12 +11,13 @@ import pytest
 pytest.importorskip("torch")
 
 from arena.errors import SandboxError
-from arena.judge import buffers, building, evaluation
+from arena.judge import buffers, building, evaluation, kernels
 from arena.judge.evaluation import ProcessResult, WindowSpec
 from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead
 from arena.judge.rejection import NotAloneError, Rejection
 from arena.judge.timing import ShapeTiming
+from arena.schema import Evidence, Kernel
 
 SHAPE = {"N": 1}
 SPEC = WindowSpec("graph", 8)
@@ -121,6 +122,31 @@ def test_a_replaced_worker_has_the_usual_overhead(monkeypatch: pytest.MonkeyPatc
     arguments = (own, overheads, start, [(SHAPE,)] * 3, [SPEC], (SHAPE,), lambda: 1.0, None, lambda text: None)
     evaluation._time_all(CONTEXT, *arguments)  # type: ignore[arg-type]
     assert taken == [2.0, 1.0, 2.0]
+
+
+def test_what_every_process_launches_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what one launches whose time is replaced. The counters are read once, when the last is timed."""
+    counters, asked = object(), list[object]()
+    drifts = iter([(100.0, 50.0), (100.0, 100.0), (100.0, 100.0), (100.0, 100.0)])
+
+    def time_process(context: Any, worker: Any, *arguments: Any, **named: Any) -> ProcessResult:
+        return ProcessResult((TIMED,), arguments[5](worker), next(drifts))
+
+    def launched(context: Any, worker: Any, shapes: Any, counters: object) -> tuple[Evidence, ...]:
+        asked.append(counters)
+        return (Evidence(shape=SHAPE, kernels=(Kernel(name=f"of call {len(asked)}", launches=1),)),)
+
+    monkeypatch.setattr(building, "build", lambda *a: None)
+    monkeypatch.setattr(evaluation, "_time_process", time_process)
+    monkeypatch.setattr(kernels, "launched_kernels", launched)
+    sampling = SimpleNamespace(**{**vars(CONTEXT.sampling), "kernels": True})
+    context: Any = SimpleNamespace(**{**vars(CONTEXT), "memory": SimpleNamespace(kind="cuda"), "sampling": sampling})
+    own = [building.OwnWorker(start, lambda worker: None) for _ in range(3)]
+    arguments = (own, [[OVERHEAD]] * 3, start, [(SHAPE,)] * 3, [SPEC], (SHAPE,), lambda: 1.0, counters, lambda text: None)
+    results = evaluation._time_all(context, *arguments)  # type: ignore[arg-type]
+    assert asked == [None, None, None, counters]
+    names = [[each.kernels[0].name for each in result.all_evidence()] for result in results]
+    assert names == [["of call 1", "of call 2"], ["of call 3"], ["of call 4"]]
 
 
 def run(steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
