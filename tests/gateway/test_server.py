@@ -676,6 +676,38 @@ def test_a_program_may_end_by_the_head_of_a_failure(tmp_path: Path, ended: bool)
         assert (agent.ended()["how"], agent.gateway.last_failure) == ("account", "status 402: no credit")
 
 
+@pytest.mark.parametrize("left", [True, False])
+def test_a_program_may_ask_again_by_the_head_of_a_failure(tmp_path: Path, left: bool):
+    """The provider's last answer is the good one, though the rest of the failure comes later."""
+    late = Answer([b'{"error": "busy"}'], 503, {"Content-Type": "application/json"}, pause_s=0.5)
+    with run(tmp_path, "chat", late, Answer([STREAMS["chat"]])) as agent:
+        link = agent.connect()
+        link.request("POST", TARGETS["chat"], agent.body(), agent.headers())
+        assert link.getresponse().status == 503
+        if left:
+            link.sock.close()
+            link.close()
+        agent.ask()
+        wait(lambda: agent.gateway.in_flight == 0)
+        link.close()
+        assert [line["how"] for line in agent.lines() if line["event"] == "ended"] == ["error", "whole"]
+        assert not agent.gateway.broken_off and agent.gateway.usage().backoff_s < 0.3
+
+
+def test_no_request_waits_for_a_failure_without_end(tmp_path: Path):
+    hold = threading.Event()
+    endless = Answer([b'{"error": ', b'"busy"}'], 503, {"Content-Type": "application/json"}, hold=hold)
+    with run(tmp_path, "chat", endless, Answer([STREAMS["chat"]])) as agent:
+        link = agent.connect()
+        link.request("POST", TARGETS["chat"], agent.body(), agent.headers())
+        assert link.getresponse().status == 503
+        began_s = time.monotonic()
+        assert agent.ask().status == 200
+        assert exchange.FAILURE_S <= time.monotonic() - began_s < exchange.FAILURE_S + 5
+        hold.set()
+        link.close()
+
+
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_program_may_end_by_an_error_inside_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: bool):
     """Qwen Code does, before the stream ends. The stream may never end: the error decides, however long it was silent before."""

@@ -32,7 +32,7 @@ STALLED_S = 50.0
 REST_S, REST_BYTES = 60.0, 16 << 20
 """Limits on reading an answer that the program has left."""
 FAILURE_S = 1.0
-"""For the rest of an error, which tells the cause: its head comes first, and a program may end by it."""
+"""For the rest of an error, which tells the cause: its head comes first, and a program may end by it, or ask again."""
 ENDING_S = 0.5
 """How often that reading looks whether arena ends the sandbox."""
 ERROR_BYTES = 1 << 16
@@ -123,6 +123,8 @@ class Exchange:
 
     async def _deliver(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         self._silent_since_s, self._observed.status = None, answer.status
+        if answer.status >= 300:
+            self._state.failing.add(self._began.n)
         check_answer(answer)
         reader = self._reader = AnswerReader(self._access.api, answer.headers.get("Content-Type", ""))
         headers = answer_headers(answer.headers.items())

@@ -21,7 +21,7 @@ from arena.errors import UsageError
 from arena.gateway.config import RESUME_PATH, RESUMES, ModelAccess, Stop
 from arena.gateway.model import apis, policy
 from arena.gateway.model.apis import Endpoint
-from arena.gateway.model.exchange import Exchange
+from arena.gateway.model.exchange import FAILURE_S, Exchange
 from arena.gateway.model.ledger import Ledger, Tokens, opened
 from arena.gateway.model.own_request import LIMIT_S, ask
 from arena.gateway.model.redact import plain_message, scrubbed
@@ -156,6 +156,12 @@ class Gateway(RunState):
         while self._asking and time.monotonic() < until_s:
             await asyncio.sleep(RECORDED_POLL_S)
 
+    async def _failures_recorded(self) -> None:
+        """Wait for the rest of errors: a program may ask again by their heads, and be answered well before they are recorded."""
+        until_s = time.monotonic() + FAILURE_S
+        while self.failing and time.monotonic() < until_s:
+            await asyncio.sleep(RECORDED_POLL_S)
+
     async def _settle(self, upstream: Upstream) -> None:
         await self._recorded()
         while pause_s := await self._check(upstream):
@@ -235,6 +241,7 @@ class Gateway(RunState):
             return web.Response(body=body, content_type="application/json")
         async with self._slots, self._body(request) as data:
             model_request = policy.check_body(self._access, endpoint, request.headers, data)
+            await self._failures_recorded()
             self.admit(endpoint)
             return await self._exchange(upstream, request, endpoint, model_request, data)
 
@@ -252,6 +259,7 @@ class Gateway(RunState):
             return self._refuse(refusal)
         finally:
             self.end(began, exchange.line())
+            self.failing.discard(began.n)
             self._asked_s = time.monotonic()
             self._asking -= 1  # last, so that a reader who sees none in flight sees the usage of all
 

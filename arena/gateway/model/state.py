@@ -77,6 +77,8 @@ class RunState:
         """Whether it waits to go on until the provider answers again."""
         self.arriving: dict[int, float] = {}
         """Good answers that are coming in now: when each request began, by its number."""
+        self.failing: set[int] = set()
+        """Numbers of the requests whose answers are errors by their status, until they are recorded."""
         self.active_s = self._start_s = time.monotonic()
         """When the last byte passed in either direction, on the monotonic clock."""
         self._access = access
