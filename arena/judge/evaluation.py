@@ -187,7 +187,7 @@ def _time_all(
         report("reading which kernels ran")
         return kernels.launched_kernels(context, worker, scored, counters if number == len(workers) else None)
 
-    # Of every process: one that knows its turn, by a clock, could launch an excluded kernel in all others.
+    # Of every process: one that knows its turn, by a clock, would launch an excluded kernel in all others alone.
     with_evidence = context.memory.kind == "cuda" and context.sampling.kernels
     results, usual_overheads = list[ProcessResult](), usual(overheads)
     for number, (own, shapes) in enumerate(zip(workers, shapes_by_process, strict=True), start=1):

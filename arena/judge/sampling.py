@@ -58,7 +58,7 @@ class Sampling:
     steady_apart_s: float = 0.0
     """and, of calls alone, farther than this: one process knows them to a microsecond or two, however short they are."""
     kernels: bool = True
-    """Whether to name the kernels that a call launches, after all timing."""
+    """Whether to name the kernels that a call launches, after each process's timing."""
     counters: bool = True
     """Whether to read the counters of these kernels, too, where possible: in a worker of its own that builds with the others."""
     build_limit_s: float = 600.0

@@ -167,7 +167,7 @@ class Timings(Record):
     check_s: float
     benchmark_s: float
     evidence_s: float = 0.0
-    """Reading kernels and counters, after all timing."""
+    """Reading kernels after each process's timing, and counters after the last."""
     total_s: float
     """The sum of the parts and the start of the workers."""
 

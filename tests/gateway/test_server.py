@@ -676,14 +676,22 @@ def test_a_program_may_end_by_the_head_of_a_failure(tmp_path: Path, ended: bool)
         assert (agent.ended()["how"], agent.gateway.last_failure) == ("account", "status 402: no credit")
 
 
+INSIDE = events({"error": {"code": 502, "message": "busy", "metadata": {"error_type": "provider_overloaded"}}})
+"""An error inside an answer of status 200."""
+BY_STATUS = Answer([b'{"error": "busy"}'], 503, {"Content-Type": "application/json"}, pause_s=0.5)
+
+
 @pytest.mark.parametrize("left", [True, False])
-def test_a_program_may_ask_again_by_the_head_of_a_failure(tmp_path: Path, left: bool):
+@pytest.mark.parametrize("late", [BY_STATUS, Answer([INSIDE, b": more"], pause_s=0.3)], ids=["status", "inside"])
+def test_a_program_may_ask_again_before_a_failure_ends(tmp_path: Path, left: bool, late: Answer):
     """The provider's last answer is the good one, though the rest of the failure comes later."""
-    late = Answer([b'{"error": "busy"}'], 503, {"Content-Type": "application/json"}, pause_s=0.5)
     with run(tmp_path, "chat", late, Answer([STREAMS["chat"]])) as agent:
         link = agent.connect()
         link.request("POST", TARGETS["chat"], agent.body(), agent.headers())
-        assert link.getresponse().status == 503
+        answer = link.getresponse()
+        assert answer.status == late.status
+        if late.status == 200:
+            assert answer.read1(10)
         if left:
             link.sock.close()
             link.close()
@@ -703,8 +711,14 @@ def test_no_request_waits_for_a_failure_without_end(tmp_path: Path):
         assert link.getresponse().status == 503
         began_s = time.monotonic()
         assert agent.ask().status == 200
-        assert exchange.FAILURE_S <= time.monotonic() - began_s < exchange.FAILURE_S + 5
+        assert exchange.FAILURE_S * 0.9 < time.monotonic() - began_s < exchange.FAILURE_S + 5
+        began_s = time.monotonic()
+        assert agent.ask().status == 200
+        assert time.monotonic() - began_s < exchange.FAILURE_S / 2, "the same failure holds nothing up again"
         hold.set()
+        wait(lambda: agent.gateway.in_flight == 0)
+        assert [line["how"] for line in agent.lines() if line["event"] == "ended"] == ["whole", "whole", "error"]
+        assert not agent.gateway.broken_off, "the failure was seen before the good answers"
         link.close()
 
 
@@ -712,9 +726,8 @@ def test_no_request_waits_for_a_failure_without_end(tmp_path: Path):
 def test_a_program_may_end_by_an_error_inside_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: bool):
     """Qwen Code does, before the stream ends. The stream may never end: the error decides, however long it was silent before."""
     monkeypatch.setattr(exchange, "STALLED_S", 0.0)
-    broken = events({"error": {"code": 502, "message": "busy", "metadata": {"error_type": "provider_overloaded"}}})
     hold = threading.Event()
-    with run(tmp_path, "chat", Answer([broken, b": more"], hold=hold)) as agent:
+    with run(tmp_path, "chat", Answer([INSIDE, b": more"], hold=hold)) as agent:
         agent.upstream.own = json_answer(503, {})
         leave(agent)
         if ended:

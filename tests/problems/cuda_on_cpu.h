@@ -15,6 +15,8 @@ constexpr int EMULATED_THREADS = 256, LANES = 32;
 struct Index { int x; };
 static thread_local Index threadIdx, blockIdx;
 static unsigned long long shared_memory[1 << 14];
+static bool beyond;  // Whether a block wrote past the shared memory that its kernel asked for.
+constexpr unsigned char GARBAGE = 0xa5;
 
 static std::barrier<> block_barrier(EMULATED_THREADS);
 static std::vector<std::unique_ptr<std::barrier<>>> warp_barriers;
@@ -77,9 +79,9 @@ template <typename T> static T __ldcs(const T* at) { return *at; }
 template <typename A, typename B> static auto max(A a, B b) -> std::common_type_t<A, B> { return a > b ? a : b; }
 template <typename A, typename B> static auto min(A a, B b) -> std::common_type_t<A, B> { return a < b ? a : b; }
 
-// Runs a kernel on so many blocks.
+// Runs a kernel on so many blocks, with so many bytes of shared memory, which hold garbage at first.
 template <typename Kernel>
-static void on_cpu(int blocks, Kernel kernel) {
+static void on_cpu(int blocks, size_t shared_bytes, Kernel kernel) {
     warp_barriers.clear();
     for (int warp = 0; warp < EMULATED_THREADS / LANES; warp++) warp_barriers.push_back(std::make_unique<std::barrier<>>(LANES));
     std::vector<std::thread> threads;
@@ -87,8 +89,13 @@ static void on_cpu(int blocks, Kernel kernel) {
         threads.emplace_back([=] {
             threadIdx.x = t;
             for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
+                if (t == 0) std::memset(shared_memory, GARBAGE, sizeof shared_memory);
+                __syncthreads();
                 kernel();
                 __syncthreads();
+                const auto* bytes = (const unsigned char*)shared_memory;
+                if (t == 0)
+                    for (size_t at = shared_bytes; at < sizeof shared_memory; at++) beyond |= bytes[at] != GARBAGE;
             }
         });
     for (auto& thread : threads) thread.join();

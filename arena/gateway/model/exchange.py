@@ -124,7 +124,7 @@ class Exchange:
     async def _deliver(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         self._silent_since_s, self._observed.status = None, answer.status
         if answer.status >= 300:
-            self._state.failing.add(self._began.n)
+            self._failing()
         check_answer(answer)
         reader = self._reader = AnswerReader(self._access.api, answer.headers.get("Content-Type", ""))
         headers = answer_headers(answer.headers.items())
@@ -209,6 +209,12 @@ class Exchange:
         elif self._began.kind == "model":
             reader.feed(data)
             observed.facts = reader.facts
+            if reader.facts.error is not None:
+                self._failing()
+
+    def _failing(self) -> None:
+        """Note that the program may know of a failure from now on."""
+        self._state.failing.setdefault(self._began.n, time.monotonic())
 
     def _stop(self, request: web.BaseRequest, response: web.StreamResponse, reason: str) -> web.StreamResponse:
         self._record_stop(reason)

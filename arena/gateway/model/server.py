@@ -158,8 +158,7 @@ class Gateway(RunState):
 
     async def _failures_recorded(self) -> None:
         """Wait for the rest of errors: a program may ask again by their heads, and be answered well before they are recorded."""
-        until_s = time.monotonic() + FAILURE_S
-        while self.failing and time.monotonic() < until_s:
+        while any(time.monotonic() < seen_s + FAILURE_S for seen_s in self.failing.values()):
             await asyncio.sleep(RECORDED_POLL_S)
 
     async def _settle(self, upstream: Upstream) -> None:
@@ -259,7 +258,7 @@ class Gateway(RunState):
             return self._refuse(refusal)
         finally:
             self.end(began, exchange.line())
-            self.failing.discard(began.n)
+            self.failing.pop(began.n, None)
             self._asked_s = time.monotonic()
             self._asking -= 1  # last, so that a reader who sees none in flight sees the usage of all
 

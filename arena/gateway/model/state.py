@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -77,8 +78,8 @@ class RunState:
         """Whether it waits to go on until the provider answers again."""
         self.arriving: dict[int, float] = {}
         """Good answers that are coming in now: when each request began, by its number."""
-        self.failing: set[int] = set()
-        """Numbers of the requests whose answers are errors by their status, until they are recorded."""
+        self.failing: dict[int, float] = {}
+        """When an answer was seen to be a failure, on the monotonic clock, by its request's number, until that is recorded."""
         self.active_s = self._start_s = time.monotonic()
         """When the last byte passed in either direction, on the monotonic clock."""
         self._access = access
@@ -258,7 +259,9 @@ class RunState:
             self._take(doubt)
 
     def _note(self, began: Began, reason: str) -> None:
-        self._outcomes.append(Outcome(self._start_s + began.s, time.monotonic(), reason))
+        ended_s = self.failing.get(began.n, time.monotonic())
+        # A failure's rest may take longer than the answer to what the program asked next.
+        bisect.insort(self._outcomes, Outcome(self._start_s + began.s, ended_s, reason), key=lambda each: each.ended_s)
 
     def _take(self, doubt: Doubt) -> None:
         """Keep a doubt until arena's own request settles it. A doubt that ends the run ends it now: it counts until then."""
