@@ -218,8 +218,8 @@ def _time_all(
                 usual_gb_s = _usual_gb_s(context, [*results, result])
                 parts = usual_overheads[: len(shapes)]
                 repeated = _time_process(context, another.worker, parts, *arguments, usual_gb_s=usual_gb_s)
-                shapes_s = _slower(context, result, repeated)
-                result = replace(repeated, shapes=shapes_s, dropped=dropped, dropped_evidence=seen_before)
+                slower = _slower(context, result, repeated)
+                result = replace(repeated, shapes=slower, dropped=dropped, dropped_evidence=seen_before)
         results.append(result)
     return results
 
