@@ -11,8 +11,9 @@ pytestmark = [
     pytest.mark.cli,
     needs_sandbox,
 ]
-SUMMARISES_LAST = {"qwen"}
-"""Its last answer is the summary of the full context, which arrives whole. It then gives up all the same."""
+SUMMARISES_LAST = {("qwen", "context"), ("qwen", "output"), ("goose", "context")}
+"""Their last answer may be the summary of the full context, which arrives whole. Qwen Code then gives up all the same. Goose asks
+again and again, hundreds of times, and any of these answers may be the last one before the deadline."""
 
 
 @pytest.mark.parametrize("failure", FAILURES)
@@ -26,5 +27,5 @@ def test_failing_provider_ends_the_run_as_expected(harness: str, failure: str, t
     asks_on = {"deadline"} if (harness, failure) in (("mini", "context"), ("goose", "context")) else set()
     assert outcome.status in EXPECTED[failure] | asks_on, outcome
     assert outcome.seconds < budget_s(harness, failure) + 15, outcome
-    if failure in LIMITS and outcome.status != "complete" and harness not in SUMMARISES_LAST:
+    if failure in LIMITS and outcome.status != "complete" and (harness, failure) not in SUMMARISES_LAST:
         assert outcome.limit == LIMITS[failure], outcome
