@@ -11,6 +11,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -97,7 +98,7 @@ def calls_us(solutions: Sequence[Solution], x: Tensor, ranks: Tensor) -> list[fl
     for _ in range(1 + REPEATS):  # the first may compile
         for solution, times in zip(solutions, found, strict=True):
             cold.fill_(1)
-            times.append(call_us(lambda solution=solution: solution(x, ranks, *answer)))  # type: ignore[misc]
+            times.append(call_us(partial(solution, x, ranks, *answer)))
     return [statistics.median(times[1:]) for times in found]
 
 
