@@ -185,7 +185,8 @@ def _time_all(
 
     def evidence(number: int, worker: Worker) -> tuple[Evidence, ...]:
         report("reading which kernels ran")
-        return kernels.launched_kernels(context, worker, scored, counters if number == len(workers) else None)
+        last = number == len(workers)
+        return kernels.launched_kernels(context, worker, scored, specs[0].launch_mode, counters if last else None)
 
     # Of every process: one that knows its turn, by a clock, would launch an excluded kernel in all others alone.
     with_evidence = context.memory.kind == "cuda" and context.sampling.kernels

@@ -13,8 +13,7 @@ import csv
 import functools
 import re
 import secrets
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -32,7 +31,7 @@ from arena.judge.sets import poison, write
 from arena.judge.timing import build
 from arena.judge.worker_client import Worker
 from arena.sandboxes.host import counters_closed, program
-from arena.schema import Evidence, Kernel
+from arena.schema import Evidence, Kernel, LaunchMode
 from arena.system import process
 
 NAMES_BYTES = 1 << 18
@@ -44,8 +43,7 @@ READ, WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
 TENSOR = re.compile(r"sm__ops_path_tensor_src_([a-z]+\d+)(_dst_[a-z]+\d+)?(?:\.sum)?")
 """Operations by the type multiplied and, on some chips, the type of the sums: exactly 2 M N K for a matrix product."""
 MARK = "spin_kernel"
-"""Part of the name of the kernel that torch.cuda._sleep launches. The worker launches it before each call."""
-AMBIGUOUS = "a kernel of the solution has the name of the mark between two calls"
+"""Part of the name of the kernel that torch.cuda._sleep launches. The worker launches it before each call under the counters."""
 UNSEEN = "the profiler saw no kernel"
 MOST_KERNELS = 300
 """Kernels counted over all calls together; ncu replays each several times."""
@@ -62,47 +60,40 @@ MOST_COUNTED = 1e18
 
 
 def launched_kernels(
-    context: ScoringContext, worker: Worker, shapes: Sequence[Shape], counters: Counters | None
+    context: ScoringContext, worker: Worker, shapes: Sequence[Shape], launch_mode: LaunchMode, counters: Counters | None
 ) -> tuple[Evidence, ...]:
     """The kernels of one untimed call on each shape, named by a profiler in this worker, with what `counters` read of another.
 
-    This is the worker's last task.
+    The calls are captured where the timed ones are: a submission sees which they are. This is the worker's last task.
     """
-    limit_s, notes = context.sampling.call_limit_s, Notes()
+    limit_s, notes, launched = context.sampling.call_limit_s, Notes(), dict[int, tuple[Kernel, ...]]()
 
     def start_profiler() -> None:
         worker.resume()
         worker.order("start_profiler", limit_s=limit_s)
 
-    def profile(shape: Shape) -> None:
-        worker.order("profile", limit_s=limit_s, set=_filled(context, worker, shape))
+    def profile(number: int, shape: Shape) -> None:
+        chosen = _filled(context, worker, shape)
+        memory.bytes.zero_()
+        worker.order("profile", limit_s=limit_s, fds=[memory.fd], set=chosen, launch_mode=launch_mode)
+        launched[number] = _kernels(memory.bytes.numpy().tobytes())
 
     memory = HostBuffer(NAMES_BYTES)
     try:
         notes.attempt(0, start_profiler)
         for number, shape in enumerate(shapes, start=1):
-            notes.attempt(number, partial(profile, shape))
-        notes.attempt(0, partial(worker.order, "names", fds=[memory.fd], mark=MARK, limit_s=limit_s))
-        found = listed(shapes, _kernels(memory.bytes.numpy().tobytes()), notes.by_call)
+            notes.attempt(number, partial(profile, number, shape))
     finally:
         memory.close()
+    found = tuple(
+        Evidence(shape=dict(shape), kernels=launched.get(number, ()), note="" if launched.get(number) else notes.of(number))
+        for number, shape in enumerate(shapes, start=1)
+    )
     if counters is None:
         return found
     notes.attempt(0, partial(release, context, worker))  # the calls under the counters need the memory
-    counters.read(shapes)
+    counters.read(shapes, launch_mode)
     return counters.added_to(found)
-
-
-def listed(shapes: Sequence[Shape], kernels: Mapping[int, list[Kernel]], notes: Mapping[int, str]) -> tuple[Evidence, ...]:
-    """Kernels by call as evidence, none left out: the last shape gets those that belong to no call."""
-    others = [kernel for number, some in kernels.items() if not 1 <= number <= len(shapes) for kernel in some]
-    found = []
-    for number, shape in enumerate(shapes, start=1):
-        some, note = kernels.get(number, []), notes.get(number, "")
-        if others and number == len(shapes):
-            some, note = [*some, *others], AMBIGUOUS
-        found.append(Evidence(shape=dict(shape), kernels=tuple(some), note=note or ("" if some else notes.get(0, UNSEEN))))
-    return tuple(found)
 
 
 @dataclass
@@ -111,6 +102,10 @@ class Notes:
 
     by_call: dict[int, str] = field(default_factory=dict)
     timed_out: bool = False
+
+    def of(self, number: int) -> str:
+        """Why those of this call are not known."""
+        return self.by_call.get(0) or self.by_call.get(number, UNSEEN)
 
     def attempt(self, number: int, step: Callable[[], object]) -> None:
         """Note where `step` fails: the score stands, its timing is over. Tampering is still a Rejection.
@@ -181,14 +176,14 @@ class Counters:
         if not self._missing:
             self._worker.begin_kill()
 
-    def read(self, shapes: Sequence[Shape]) -> None:
+    def read(self, shapes: Sequence[Shape], launch_mode: LaunchMode) -> None:
         """Read the counters of one call on each shape. Only the first time. A failure is a note, never a Rejection."""
         if self._missing or self._text is not None:
             return
         try:
             for shape in shapes:
-                number = _filled(self._context, self._worker, shape)
-                self._worker.order("count", limit_s=self._context.sampling.first_call_limit_s, set=number)
+                number, limit_s = _filled(self._context, self._worker, shape), self._context.sampling.first_call_limit_s
+                self._worker.order("count", limit_s=limit_s, set=number, launch_mode=launch_mode)
             self._text = self._worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
         except FAILURES as failure:  # the score stands: its timing is over
             self._missing = f"the calls under the counters failed: {message_of(failure)}"
@@ -218,7 +213,7 @@ def counted(found: tuple[Evidence, ...], text: str) -> tuple[Evidence, ...]:
     if (reports := text.count(REPORT)) > 1:
         return with_note(found, f"{reports} reports of counters were printed, and one profiler prints one")
     if len(calls) > len(found):
-        return with_note(found, f"the counters show {len(calls)} calls where {len(found)} were made: {AMBIGUOUS}")
+        return with_note(found, f"the counters show {len(calls)} calls where {len(found)} were made")
     if len(calls) < len(found):
         shown = f"the counters show {len(calls)} of {len(found)} calls: they are read for {MOST_KERNELS} kernels in all"
         found = (*found[: len(calls)], *with_note(found[len(calls) :], ncu_complaint(text) or shown))
@@ -269,17 +264,15 @@ def _filled(context: ScoringContext, worker: Worker, shape: Shape) -> int:
     return number
 
 
-def _kernels(text: bytes) -> dict[int, list[Kernel]]:
-    """Kernels by call, from lines of call, count, name, by tabs, up to the first zero byte. All other bytes are skipped."""
-    found = defaultdict[int, list[Kernel]](list)
+def _kernels(text: bytes) -> tuple[Kernel, ...]:
+    """Kernels from lines of count and name, by a tab, up to the first zero byte. All other lines are skipped."""
+    found = list[Kernel]()
     for line in text.partition(b"\0")[0].decode("utf-8", "replace").splitlines():
-        call, count, name = [*line.split("\t", 2), "", ""][:3]
+        count, _, name = line.partition("\t")
         name = "".join(c if c.isprintable() else "?" for c in name).strip()
-        if not (name and all(digits.isascii() and digits.isdigit() for digits in (call, count)) and int(count[:9])):
-            continue
-        if len(kernels := found[int(call[:9])]) < MOST_NAMES:
-            kernels.append(Kernel(name=name, launches=int(count[:9])))
-    return found
+        if name and count.isascii() and count.isdigit() and int(count[:9]) and len(found) < MOST_NAMES:
+            found.append(Kernel(name=name, launches=int(count[:9])))
+    return tuple(found)
 
 
 @dataclass

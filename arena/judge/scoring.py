@@ -148,7 +148,7 @@ def score(
         or sum(len(process.dropped) for process in processes) > MOST_RETRIES
         or any(len(shape.disturbed) > MOST_RETRIES for shape in shapes)
         or any(shape.overlapped() for shape in shapes)
-        or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in evidence)
+        or any(not each.kernels for each in evidence)
         or counters_hidden
         or any(each.share >= REVIEW_SHARE for each in held)
         or bool(throttled)

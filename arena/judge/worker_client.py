@@ -38,8 +38,6 @@ CLOCK_MARGIN = 1.01
 READ_BYTES = 4096
 """More than a reply, so that a longer message shows. In a pipe's packet mode (O_DIRECT) a read drops the rest of a packet, and no
 packet is longer than this."""
-OWN_ORDERS = ("start_profiler", "names")
-"""Orders by which the worker calls nothing of the submission."""
 LATER_ORDERS = ("map", "shape", "choose", "trim")
 """Orders that wait for the GPU, so that an error of what a call started may show."""
 SANDBOX_PATHS = {
@@ -185,7 +183,7 @@ class Worker:
         if status == main.UNUSABLE and op == "load":
             return Rejection("crashed", f"solution.py could not be loaded{stderr}")
         if status == main.RAISED:
-            own = not self.loaded or op in OWN_ORDERS
+            own = not self.loaded or op == "start_profiler"  # by these it calls nothing of the submission
             what = f"The judge's order {op!r} failed" if own else "solution() raised an exception"
             if not own and op in LATER_ORDERS:
                 what = "What solution() started failed, or left too little memory, after it had returned"

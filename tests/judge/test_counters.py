@@ -1,5 +1,6 @@
 """The worker that reads the hardware's counters: its failure is a note, unless its processes do not die."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -27,6 +28,8 @@ class Fake:
     def __init__(self, fails: Exception | None = None, dies: Exception | None = None, prints: str = "") -> None:
         self.happened: list[str] = []
         self.counted: list[object] = []
+        self.modes: list[object] = []
+        self.launches = [b"2\tattend\n1\tjoin\n\0", b"3\tattend\n\0"]
         self.fails, self.dies, self.prints = fails, dies, prints
 
     def wait_until_ready(self, memory: object) -> None:
@@ -49,8 +52,11 @@ class Fake:
     def order(self, op: str, **fields: object) -> None:
         self.happened.append(op)
         self.counted += [fields["set"]] if op == "count" else []
+        self.modes += [fields["launch_mode"]] if "launch_mode" in fields else []
         if self.fails:
             raise self.fails
+        if op == "profile":
+            os.pwrite(fields["fds"][0], self.launches.pop(0), 0)  # type: ignore[index]
 
     def finish(self, limit_s: float) -> bytes:
         self.happened.append("finish")
@@ -142,8 +148,8 @@ def test_a_restart_ends_the_one_that_has_the_submission(counters: Any) -> None:
 
 
 def profiled(worker: Any, shapes: Any, counters: kernels.Counters | None) -> tuple[Evidence, ...]:
-    """What `worker` and `counters` find."""
-    return kernels.launched_kernels(CONTEXT, worker, shapes, counters)
+    """What `worker` and `counters` find of calls that are captured."""
+    return kernels.launched_kernels(CONTEXT, worker, shapes, "graph", counters)
 
 
 SHAPES = ({"N": 1}, {"N": 2})
@@ -165,7 +171,7 @@ def test_counters_are_read_when_the_profiled_worker_is_done(counters: Any) -> No
     del counted.happened[:]
     evidence = profiled(timed, SHAPES, found)
     calls = ["count", "count", "finish", "end"]
-    assert counted.happened == ["resume", "start_profiler", "profile", "profile", "names", "release", *calls]
+    assert counted.happened == ["resume", "start_profiler", "profile", "profile", "release", *calls]
     assert [(each.dram_read_bytes, each.proof) for each in evidence] == [(1000, "counters"), (3000, "counters")]
     assert profiled(Fake(), SHAPES, found) == evidence
     assert counted.happened.count("count") == 2
@@ -177,9 +183,23 @@ def test_a_profiler_that_fails_is_a_note(counters: Any, failure: Exception) -> N
     timed, found = Fake(fails=failure), counters(Fake(prints=PRINTED))
     found.build(())
     evidence = profiled(timed, SHAPES, found)
-    assert timed.happened[-4:] == ["profile", "profile", "names", "release"]
+    assert timed.happened[-3:] == ["profile", "profile", "release"]
     assert [each.note for each in evidence] == ["the call under the profiler failed: it ended"] * 2
     assert [each.dram_read_bytes for each in evidence] == [1000, 3000]
+
+
+def test_each_call_has_its_own_kernels(counters: Any) -> None:
+    """And is made as timed ones are, in both workers: a submission sees whether it is captured."""
+    timed, counted = Fake(), Fake(prints=PRINTED)
+    found = counters(counted)
+    found.build(())
+    evidence = profiled(timed, SHAPES, found)
+    assert [[(each.name, each.launches) for each in one.kernels] for one in evidence] == [
+        [("attend", 2), ("join", 1)],
+        [("attend", 3)],
+    ]
+    assert [each.note for each in evidence] == ["", ""]
+    assert (timed.modes, counted.modes) == (["graph"] * 2, ["graph"] * 2)
 
 
 def test_no_order_follows_one_without_a_reply(counters: Any) -> None:
@@ -203,7 +223,7 @@ def test_calls_that_fail_under_the_counters_are_a_note(counters: Any, monkeypatc
     counted = Fake()
     found = counters(counted)
     found.build(())
-    found.read(SHAPES)
+    found.read(SHAPES, "graph")
     assert counted.happened[-1] == "end"
     assert [each.note for each in found.added_to(FOUND)] == ["the calls under the counters failed: MemoryError"]
 
@@ -211,7 +231,9 @@ def test_calls_that_fail_under_the_counters_are_a_note(counters: Any, monkeypatc
 def test_counters_of_a_build_that_failed_are_a_note(counters: Any) -> None:
     found = counters(Fake(fails=Rejection("crashed", "it raised")))
     found.build(())
-    notes = [each.note for each in profiled(Fake(), SHAPES, found)]
+    worker = Fake()
+    worker.launches = [b"\0", b"\0"]
+    notes = [each.note for each in profiled(worker, SHAPES, found)]
     assert notes == [f"{kernels.UNSEEN}; the worker for the counters failed: it raised"] * 2
 
 
@@ -219,7 +241,7 @@ def test_a_restart_beside_undead_processes_is_the_verdict(counters: Any) -> None
     """Nothing may be timed beside them, so a restart is the verdict."""
     found = counters(Fake(prints=PRINTED, dies=Rejection("timed_out", "too long to die")), Fake())
     found.build(())
-    found.read(SHAPES)
+    found.read(SHAPES, "graph")
     evidence = found.added_to((*FOUND, *FOUND))
     assert [each.note for each in evidence] == ["the worker for the counters did not end: too long to die"] * 2
     assert [each.dram_read_bytes for each in evidence] == [1000, 3000], "what was read still counts"
@@ -232,7 +254,7 @@ def test_a_restart_forgets_what_was_read(counters: Any) -> None:
 
     def first_read() -> float:
         found.build(())
-        found.read(SHAPES)
+        found.read(SHAPES, "graph")
         return float(found.added_to((*FOUND, *FOUND))[0].dram_read_bytes)
 
     assert first_read() == 1000

@@ -8,12 +8,19 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
 from arena.judge.worker.cupti import BUFFER_BYTES, KERNEL, CuptiError, Recorder, demangled
 
 RECORD_BYTES = 216
 """Of CUpti_ActivityKernel10, the largest so far."""
 OTHER = 5
 """The kind of a record that is not of a kernel."""
+
+
+@pytest.fixture(autouse=True)
+def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
 
 
 class Library:
@@ -38,6 +45,7 @@ class Library:
 
     def cuptiActivityFlushAll(self, flag: int) -> int:  # noqa: N802
         self.happened.append("flush")
+        self.read.clear()
         for first in range(0, len(self.records), self.to_a_buffer):
             some = self.records[first : first + self.to_a_buffer]
             buffer, size, most = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t(7)
@@ -66,18 +74,33 @@ def test_kernels_are_named_in_the_order_of_their_starts() -> None:
     records = [(KERNEL, 30, b"third"), (OTHER, 5, b"no kernel"), (KERNEL, 10, b"first"), (KERNEL, 20, b"second")]
     library = Library(records, to_a_buffer=3)
     recorder = Recorder(library)
-    assert library.happened == [("on", KERNEL)], "it records from its making on"
-    assert recorder.kernels() == ["first", "second", "third"]
-    assert library.happened == [("on", KERNEL), ("off", KERNEL), "flush"]
+    assert library.happened == [], "it records nothing before"
+    assert recorder.kernels_of(lambda: library.happened.append("launch")) == ["first", "second", "third"]
+    assert library.happened == [("on", KERNEL), "launch", ("off", KERNEL), "flush"]
+
+
+def test_each_call_has_its_own_kernels() -> None:
+    """A call that fails leaves none to the next."""
+    library = Library([(KERNEL, 1, b"early")])
+    recorder = Recorder(library)
+
+    def fails() -> None:
+        raise ValueError("it failed")
+
+    with pytest.raises(ValueError, match="it failed"):
+        recorder.kernels_of(fails)
+    library.records = [(KERNEL, 2, b"late")]
+    assert recorder.kernels_of(lambda: None) == ["late"]
+    assert recorder.kernels_of(lambda: None) == ["late"]
 
 
 def test_nothing_launched_is_no_kernel() -> None:
-    assert Recorder(Library([])).kernels() == []
+    assert Recorder(Library([])).kernels_of(lambda: None) == []
 
 
 def test_an_error_of_the_library_is_an_error() -> None:
     with pytest.raises(CuptiError, match="cuptiActivityGetNextRecord: error 1"):
-        Recorder(Library([(KERNEL, 1, b"k")], status=1)).kernels()
+        Recorder(Library([(KERNEL, 1, b"k")], status=1)).kernels_of(lambda: None)
 
 
 @pytest.mark.parametrize(

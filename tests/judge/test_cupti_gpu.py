@@ -32,9 +32,9 @@ def test_it_names_what_torchs_profiler_names():
     calls()
     began = time.monotonic()
     recorder = Recorder()
+    found = recorder.kernels_of(calls)
     own_s = time.monotonic() - began
-    calls()
-    found = recorder.kernels()
+    assert recorder.kernels_of(calls) == found, "each time the kernels of that time"
     began = time.monotonic()
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as theirs:
         torch_s = time.monotonic() - began

@@ -132,7 +132,7 @@ def test_what_every_process_launches_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     def time_process(context: Any, worker: Any, *arguments: Any, **named: Any) -> ProcessResult:
         return ProcessResult((TIMED,), arguments[5](worker), next(drifts))
 
-    def launched(context: Any, worker: Any, shapes: Any, counters: object) -> tuple[Evidence, ...]:
+    def launched(context: Any, worker: Any, shapes: Any, launch_mode: object, counters: object) -> tuple[Evidence, ...]:
         asked.append(counters)
         return (Evidence(shape=SHAPE, kernels=(Kernel(name=f"of call {len(asked)}", launches=1),)),)
 

@@ -1,5 +1,6 @@
 """A window on a GPU, step by step on a processor: what the judge queues, and what the worker launches for it."""
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
@@ -12,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from arena.judge import gpu_window  # noqa: E402
-from arena.judge.device.memory import HostMemory, layout  # noqa: E402
+from arena.judge.device.memory import HostBuffer, HostMemory, layout  # noqa: E402
 from arena.judge.gpu_window import Unqueued  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
 from arena.judge.sets import InputSpec, Sets  # noqa: E402
@@ -190,6 +191,51 @@ def test_a_window_of_one_call_is_on_the_chosen_set(state: Any, launch_mode: str)
         assert state.launched == [[chosen or 0], [chosen or 0], [0, 1, 2, 3]]
     state.map({"bytes": []}, [])
     assert (state.chosen, state.chains, state.graphs) == (0, {}, [])
+
+
+@pytest.mark.parametrize(("launch_mode", "captured"), [("graph", True), ("stream", False)])
+def test_kernels_are_those_of_a_call_as_timed_ones_are_made(
+    state: Any, monkeypatch: pytest.MonkeyPatch, launch_mode: str, captured: bool
+) -> None:
+    """A submission sees whether it is captured, and that is done before anything is recorded."""
+    seen = list[bool]()
+    call_all = state.kit.call_all
+
+    def noting(*arguments: Any) -> None:
+        seen.append(Graph.under_way is not None)
+        call_all(*arguments)
+
+    monkeypatch.setattr(state.kit, "call_all", noting)
+
+    def kernels_of(launch: Any) -> list[str]:
+        assert seen == ([True] if captured else [])
+        state.launched.clear()
+        launch()
+        assert state.launched == [[2]]
+        return ["attend", "join", "attend"]
+
+    state.recorder, memory = SimpleNamespace(kernels_of=kernels_of), HostBuffer(100)
+    state.profile({"set": 2, "launch_mode": launch_mode}, [os.dup(memory.fd)])
+    assert memory.bytes.numpy().tobytes().startswith(b"2\tattend\n1\tjoin\n\0")
+    state.recorder.kernels_of = lambda launch: ["x" * 200]
+    state.profile({"set": 2, "launch_mode": launch_mode}, [os.dup(memory.fd)])
+    assert memory.bytes.numpy().tobytes() == b"1\t" + b"x" * 97 + b"\0", "no more than there is room for"
+    memory.close()
+    assert set(seen) == {captured}
+
+
+@pytest.mark.parametrize("launch_mode", ["graph", "stream"])
+def test_counters_are_of_a_call_as_timed_ones_are_made(state: Any, monkeypatch: pytest.MonkeyPatch, launch_mode: str) -> None:
+    """What is captured, or uploaded, before the counters are read is not counted."""
+    happened: Any = state.launched
+    cudart = SimpleNamespace(cudaProfilerStart=lambda: happened.append("on"), cudaProfilerStop=lambda: happened.append("off"))
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: cudart)
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: happened.append("mark"))
+    state.count({"set": None}, [])
+    state.count({"set": 3, "launch_mode": launch_mode}, [])
+    begun = 3 + happened[3:].index("on")
+    assert happened[:3] == ["on", "mark", "off"]
+    assert happened[begun:] == ["on", "mark", [3], "off"]
 
 
 def test_a_window_that_never_ends_is_given_its_limit_once(monkeypatch: pytest.MonkeyPatch) -> None:

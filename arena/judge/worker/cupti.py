@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ class CuptiError(RuntimeError):
 
 
 class Recorder:
-    """Records every kernel from its making until `kernels`. One at a time: CUPTI knows one pair of callbacks."""
+    """Records which kernels run. One at a time: CUPTI knows one pair of callbacks."""
 
     def __init__(self, library: Any = None) -> None:  # noqa: ANN401  a library of ctypes
         self._library = library or ctypes.CDLL(f"libcupti.so.{str(torch.version.cuda).split('.', maxsplit=1)[0]}")
@@ -40,12 +41,18 @@ class Recorder:
         self._filled: list[tuple[int, int]] = []
         self._callbacks = Request(self._request), Complete(self._complete)  # kept here: CUPTI holds them, too
         self._call("cuptiActivityRegisterCallbacks", *self._callbacks)
-        self._call("cuptiActivityEnable", KERNEL)
 
-    def kernels(self) -> list[str]:
-        """The names of all kernels so far, in the order of their starts. The GPU must be idle. Ends the recording."""
-        self._call("cuptiActivityDisable", KERNEL)
-        self._call("cuptiActivityFlushAll", FLUSH_FORCED)
+    def kernels_of(self, launch: Callable[[], None]) -> list[str]:
+        """The names of the kernels that run from the launch until the GPU is idle, in the order of their starts."""
+        torch.cuda.synchronize()
+        self._filled.clear()
+        self._call("cuptiActivityEnable", KERNEL)
+        try:
+            launch()
+            torch.cuda.synchronize()
+        finally:
+            self._call("cuptiActivityDisable", KERNEL)
+            self._call("cuptiActivityFlushAll", FLUSH_FORCED)
         found = [record for address, size_bytes in self._filled for record in self._records(address, size_bytes)]
         return [demangled(name) for _, name in sorted(found)]
 

@@ -19,7 +19,8 @@ import struct
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -52,7 +53,6 @@ ORDERS = (
     "trim",
     "start_profiler",
     "profile",
-    "names",
     "count",
 )
 NAME_CHARACTERS = 400
@@ -155,20 +155,9 @@ class State:
 
     def capture(self, order: dict[str, Any], fds: list[int]) -> float:
         """Capture each call in a CUDA graph of its own and chain the graphs. Return the seconds of the judge's own calls."""
-        pool, side, graphs = torch.cuda.graph_pool_handle(), torch.cuda.Stream(), list[Any]()
-        torch.cuda.synchronize()
-        gc.collect()  # memory freed during a capture would break it
-        with torch.cuda.stream(side):
-            for index in range(len(self.inputs)):
-                graphs.append(torch.cuda.CUDAGraph(keep_graph=True))
-                graphs[-1].capture_begin(pool=pool)
-                try:
-                    self.call(index, 1)
-                finally:
-                    graphs[-1].capture_end()
-        self.graphs = graphs
-        self._chain("all", graphs)
-        self._chain("one", graphs[:1])
+        self.graphs = captured(range(len(self.inputs)), self.call)
+        self._chain("all", self.graphs)
+        self._chain("one", self.graphs[:1])
         return 0.0 if self.solution is not None else min(seconds(self.chains["all"].launch) for _ in range(READINGS))
 
     def choose(self, order: dict[str, Any], fds: list[int]) -> None:
@@ -193,29 +182,24 @@ class State:
             chain.close()
         self.chains, self.graphs, self.chosen = {}, [], 0
 
+    def _as_timed(self, order: dict[str, Any]) -> Callable[[], None]:
+        """One call on a set, captured where timed ones are: a submission sees whether it is."""
+        if order["launch_mode"] == "graph":
+            self._chain("one", captured([order["set"]], self.call))
+            return lambda: self.chains["one"].launch()
+        return partial(self.call, order["set"], 1)
+
     def start_profiler(self, order: dict[str, Any], fds: list[int]) -> None:
-        """Record from now on which kernels run."""
+        """Load the profiler."""
         self.recorder = self.cupti.Recorder()
 
     def profile(self, order: dict[str, Any], fds: list[int]) -> None:
-        """Make one call whose kernels are recorded, after a kernel that separates calls."""
-        torch.cuda._sleep(1)
-        torch.cuda.synchronize()
-        self.call(order["set"], 1)
-        torch.cuda.synchronize()
-
-    def names(self, order: dict[str, Any], fds: list[int]) -> None:
-        """Write the recorded kernels to the shared memory, a line each: number of the call, count, name, by tabs."""
+        """Make one call and write its kernels to the shared memory, a line each: count and name, by a tab."""
         memory = mmap.mmap(fds[0], 0)
         os.close(fds[0])
-        counted, number = Counter[tuple[int, str]](), 0
-        for name in self.recorder.kernels():
-            if order["mark"] in name:
-                number += 1
-            else:
-                counted[number, name] += 1
-        lines = (f"{number}\t{count}\t{name[:NAME_CHARACTERS]}\n".encode() for (number, name), count in counted.most_common())
-        text = b"".join(lines)[: len(memory) - 1]
+        counted = Counter(self.recorder.kernels_of(self._as_timed(order)))
+        lines = (f"{count}\t{name[:NAME_CHARACTERS]}\n".encode() for name, count in counted.most_common())
+        text = b"".join(lines)[: len(memory) - 1] + b"\0"
         memory[: len(text)] = text
 
     def count(self, order: dict[str, Any], fds: list[int]) -> None:
@@ -223,11 +207,11 @@ class State:
 
         Without a set only that kernel runs: the first that is counted takes the profiler longest.
         """
-        cudart = torch.cuda.cudart()
+        cudart, call = torch.cuda.cudart(), self._as_timed(order) if order["set"] is not None else None
         cudart.cudaProfilerStart()
         torch.cuda._sleep(1)
-        if order["set"] is not None:
-            self.call(order["set"], 1)
+        if call:
+            call()
         torch.cuda.synchronize()
         cudart.cudaProfilerStop()
 
@@ -243,6 +227,22 @@ class HostBytes:
 
     def close(self) -> None:
         """Do nothing: the mapping ends with its last tensor."""
+
+
+def captured(numbers: Iterable[int], call: Callable[[int, int], None]) -> list[Any]:
+    """A CUDA graph of one call on each of these sets; nothing runs yet. They share the memory of their temporaries."""
+    pool, side, graphs = torch.cuda.graph_pool_handle(), torch.cuda.Stream(), list[Any]()
+    torch.cuda.synchronize()
+    gc.collect()  # memory freed during a capture would break it
+    with torch.cuda.stream(side):
+        for number in numbers:
+            graphs.append(torch.cuda.CUDAGraph(keep_graph=True))
+            graphs[-1].capture_begin(pool=pool)
+            try:
+                call(number, 1)
+            finally:
+                graphs[-1].capture_end()
+    return graphs
 
 
 def seconds(launch: Callable[[], None]) -> float:
