@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -62,6 +64,16 @@ static int __any_sync(unsigned, unsigned own) {
 static unsigned __reduce_max_sync(unsigned, unsigned own) {
     return in_warp(own, [](long long* lanes) { return *std::max_element(lanes, lanes + LANES); });
 }
+static unsigned __reduce_min_sync(unsigned, unsigned own) {
+    return in_warp(own, [](long long* lanes) { return *std::min_element(lanes, lanes + LANES); });
+}
+static unsigned __reduce_or_sync(unsigned, unsigned own) {
+    return in_warp(own, [](long long* lanes) { return std::accumulate(lanes, lanes + LANES, 0LL, std::bit_or<>()); });
+}
+static unsigned __ballot_sync(unsigned, unsigned own) {
+    const int lane = threadIdx.x % LANES;
+    return __reduce_or_sync(0, own ? 1u << lane : 0);
+}
 static int atomicAdd(int* at, int more) { return __atomic_fetch_add(at, more, __ATOMIC_SEQ_CST); }
 static int __float_as_int(float value) {
     int bits;
@@ -74,6 +86,7 @@ static float __int_as_float(int bits) {
     return value;
 }
 static int __clzll(unsigned long long bits) { return bits ? __builtin_clzll(bits) : 64; }
+static int __ffs(unsigned bits) { return __builtin_ffs(bits); }
 static int __popc(unsigned bits) { return __builtin_popcount(bits); }
 template <typename T> static T __ldcs(const T* at) { return *at; }
 template <typename A, typename B> static auto max(A a, B b) -> std::common_type_t<A, B> { return a > b ? a : b; }
