@@ -92,6 +92,27 @@ def test_stress_rows(topmost, name):
     assert mistakes(topmost, x, 60) == {}
 
 
+LEVELS = {
+    "zeros of either sign": [0.0, -0.0],
+    "negative zeros above all": [-0.0, -1.0],
+    "infinite": [-math.inf, math.inf],
+    "infinite or not": [-math.inf, 1.0, math.inf],
+    "denormal or zero": [0.0, -0.0, 1e-45, -1e-45],
+    "nothing finite": [-math.inf],
+}
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
+def test_few_different_numbers(topmost, levels, parts):
+    """The limit's place decides in one of the tiles, and equal numbers may come before and after it."""
+    generator = torch.Generator().manual_seed(len(levels))
+    for share in (0.5, 0.001):
+        chosen = torch.randint(0, len(levels), (2, 30001), generator=generator)
+        x = torch.tensor(levels)[chosen * (torch.rand(2, 30001, generator=generator) < share)]
+        assert mistakes(topmost, x, 70, parts) == {}
+
+
 @pytest.mark.parametrize("step", [32, 128, 256, 257, 288, 512])
 def test_winners_at_every_such_place(topmost, step):
     x = torch.randn(1, 26000, generator=torch.Generator().manual_seed(step))
@@ -116,6 +137,11 @@ def test_every_tile_fills_the_list(topmost):
 def test_a_kernel_that_leaves_out_equal_elements_fails(tmp_path):
     wrong = built(tmp_path, ("(raw[i] >= least)", "(raw[i] > least)"))
     assert mistakes(wrong, torch.ones(1, 300), 5)["values"] > 0
+
+
+def test_a_kernel_that_takes_no_equal_element_before_the_limits_place_fails(tmp_path):
+    wrong = built(tmp_path, ("+ ((unsigned)at > place_of(limit))", "+ 1"))
+    assert mistakes(wrong, torch.ones(1, 9000), 5)["values"] > 0
 
 
 def test_a_kernel_that_cuts_its_list_too_late_fails(tmp_path):

@@ -12,29 +12,30 @@ KERNEL = r"""
 // An element and its place in one number: larger for a larger element, and among equal ones for an earlier place. 0 is none.
 typedef unsigned long long Entry;
 constexpr int THREADS = 256, WARPS = THREADS / 32, BINS = THREADS, HELD = 4;
-constexpr unsigned ALL = 0xffffffff;
+constexpr unsigned ALL = 0xffffffff, KEY_OF_MINUS_INFINITY = 0x007fffff;
 
 struct State {
     Entry limit;  // What is below it is not among the k largest.
     int count, bin, upto, above, bins[BINS], sums[WARPS];
-    unsigned tops[WARPS];
+    Entry ends[2][WARPS];
 };
 
 __device__ Entry entry_of(float value, int place) {
-    const int bits = __float_as_int(value);
+    const int bits = __float_as_int(value + 0.0f);  // -0 becomes 0
     return (Entry)(unsigned)(bits ^ (bits >> 31 | 0x80000000)) << 32 | (unsigned)~place;
 }
-__device__ float value_of(Entry e) {
-    const int key = e >> 32;
-    return __int_as_float(key < 0 ? key ^ 0x80000000 : ~key);
+__device__ float value_of(int key) { return __int_as_float(key < 0 ? key ^ 0x80000000 : ~key); }
+__device__ unsigned place_of(Entry e) { return ~(unsigned)e; }
+// What a thread's numbers from place `at` on must reach: one that equals the limit's reaches it up to the limit's place.
+__device__ void least_of(Entry limit, int at, float& least) {
+    // Below -inf there are only bit patterns of NaN. Above +inf, too, and nothing reaches those.
+    least = value_of(max((unsigned)(limit >> 32), KEY_OF_MINUS_INFINITY) + ((unsigned)at > place_of(limit)));
 }
-// No number that a bound admits is below this one. Below -inf there are only bit patterns of NaN.
-__device__ void least_of(Entry limit, float& least) { least = fmaxf(value_of(limit), -INFINITY); }
 __device__ void nothing(float& value) { value = -INFINITY; }
 
 // The same for what are entries already.
 __device__ Entry entry_of(Entry made, int) { return made; }
-__device__ void least_of(Entry limit, Entry& least) { least = limit; }
+__device__ void least_of(Entry limit, int, Entry& least) { least = limit; }
 __device__ void nothing(Entry& made) { made = 0; }
 
 // The sum of `own` over this lane and those before it.
@@ -46,45 +47,86 @@ __device__ int sum_upto(int own) {
     return own;
 }
 
+// The largest of a warp's.
+__device__ Entry largest_of(Entry own) {
+    const unsigned key = __reduce_max_sync(ALL, (unsigned)(own >> 32));
+    return (Entry)key << 32 | __reduce_max_sync(ALL, own >> 32 == key ? (unsigned)own : 0);
+}
+
+// raw[number], by choosing: an array that is indexed by what is not known to the compiler would lie in memory.
+template <int ITEMS, typename Raw>
+__device__ Raw pick(const Raw (&raw)[ITEMS], int number) {
+    Raw left[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) left[i] = raw[i];
+#pragma unroll
+    for (int bit = 1; bit < ITEMS; bit *= 2)
+#pragma unroll
+        for (int i = 0; i < ITEMS; i += 2 * bit) left[i] = number & bit ? left[i + bit] : left[i];
+    return left[0];
+}
+
 // Adds the lanes' elements that reach the limit to the list, and returns where they end there, or 0 without any. A warp's are one
 // piece. Were there one for each i, a row with its winners at every 256th place would make sixteen, all of the same warp.
 template <int ITEMS, typename Raw>
 __device__ int add(State& s, Entry* list, const Raw (&raw)[ITEMS], int at, int end, Entry limit) {
     Raw least;
-    least_of(limit, least);
+    least_of(limit, at, least);
     unsigned taken = 0;
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) taken |= (unsigned)(raw[i] >= least) << i;
     if (!__any_sync(ALL, taken)) return 0;
+    if constexpr (sizeof(Raw) < sizeof(Entry)) {
+        // The limit's place may lie among these, or the end.
+        const unsigned upto = place_of(limit);
+        if (at <= upto && at + (ITEMS - 1) * THREADS > min(upto, (unsigned)end - 1))
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++)
-        if (at + i * THREADS >= end || entry_of(raw[i], at + i * THREADS) < limit) taken &= ~(1u << i);
-    const int own = __popc(taken), upto = sum_upto(own), all = __shfl_sync(ALL, upto, 31);
+            for (int i = 0; i < ITEMS; i++) {
+                const int place = at + i * THREADS;
+                if (place >= end || raw[i] == least && place > upto) taken &= ~(1u << i);
+            }
+    }
+    // How many the lanes before this one have, and all of them, added up bit by bit: few have more than one.
+    const unsigned own = __popc(taken), bits = __reduce_or_sync(ALL, own), before = (1u << threadIdx.x % 32) - 1;
+    int to = 0, all = 0;
+    for (int bit = 0; bits >> bit; bit++) {
+        const unsigned votes = __ballot_sync(ALL, own >> bit & 1);
+        to += __popc(votes & before) << bit;
+        all += __popc(votes) << bit;
+    }
     if (all == 0) return 0;
     int begin = threadIdx.x % 32 == 0 ? atomicAdd(&s.count, all) : 0;
     begin = __shfl_sync(ALL, begin, 0);
-    int to = begin + upto - own;
+    to += begin;
+    if (bits < 4)  // at most three each
+        for (; taken; taken &= taken - 1) {
+            const int i = __ffs(taken) - 1;
+            list[to++] = entry_of(pick(raw, i), at + i * THREADS);
+        }
+    else
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++)
-        if (taken >> i & 1) list[to++] = entry_of(raw[i], at + i * THREADS);
+        for (int i = 0; i < ITEMS; i++)
+            if (taken >> i & 1) list[to++] = entry_of(raw[i], at + i * THREADS);
     return begin + all;
 }
 
-// A bound that at least k and at most `most` entries of the list reach. It counts them in 256 equal parts of the range in
-// question, then in as many of the part that holds the k-th largest: all differ, so the eighth round at last is exact.
+// A bound that at least k and at most `most` entries of the list reach. It counts them in 256 equal parts of the range that they
+// have, then in as many of what is in the part that holds the k-th largest: all differ, so the eighth round at last is exact.
 __device__ Entry bound(State& s, const Entry* list, int count, int k, int most) {
     const int t = threadIdx.x, lane = t % 32, warp = t / 32;
-    unsigned top = 0;
-    for (int i = t; i < count; i += THREADS) top = max(top, (unsigned)(list[i] >> 32));
-    top = __reduce_max_sync(ALL, top);
-    if (lane == 0) s.tops[warp] = top;
-    __syncthreads();
-    for (int w = 0; w < WARPS; w++) top = max(top, s.tops[w]);
-    Entry low = s.limit, high = (Entry)top << 32 | ALL;
+    Entry low = 1, high = ~(Entry)0;
     for (int above = 0;; above = s.above) {
-        const int shift = max(0, 56 - __clzll(high - low));
+        Entry smallest = ~(Entry)0, largest = 0;
+        for (int i = t; i < count; i += THREADS) {
+            const Entry e = list[i];
+            if (low <= e && e <= high) smallest = min(smallest, e), largest = max(largest, e);
+        }
         s.bins[t] = 0;
+        smallest = ~largest_of(~smallest), largest = largest_of(largest);
+        if (lane == 0) s.ends[0][warp] = smallest, s.ends[1][warp] = largest;
         __syncthreads();
+        low = ~largest_of(~s.ends[0][lane % WARPS]), high = largest_of(s.ends[1][lane % WARPS]);
+        const int shift = max(0, 56 - __clzll(high - low));
         for (int i = t; i < count; i += THREADS) {
             const Entry e = list[i];
             if (low <= e && e <= high) atomicAdd(&s.bins[(e - low) >> shift], 1);
@@ -211,8 +253,8 @@ __global__ void __launch_bounds__(THREADS, 4) largest(
     sort(list, size);
     __syncthreads();
     for (int i = t; i < k; i += THREADS) {
-        values[(int64_t)row * k + i] = value_of(list[i]);
-        indices[(int64_t)row * k + i] = (unsigned)~list[i];
+        values[(int64_t)row * k + i] = value_of(list[i] >> 32);
+        indices[(int64_t)row * k + i] = place_of(list[i]);
     }
 }
 """
