@@ -139,7 +139,7 @@ def test_a_kernel_that_leaves_out_equal_elements_fails(tmp_path):
     assert mistakes(wrong, torch.ones(1, 300), 5)["values"] > 0
 
 
-def test_a_kernel_that_takes_no_elements_equal_to_the_limit_fails(tmp_path):
+def test_a_kernel_that_takes_no_element_equal_to_the_limit_fails(tmp_path):
     wrong = built(tmp_path, ("+ ((unsigned)at > place_of(limit))", "+ 1"))
     assert mistakes(wrong, torch.ones(1, 9000), 5)["values"] > 0
 
