@@ -29,7 +29,7 @@ from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection, crowded
 from arena.judge.sets import poison, write
 from arena.judge.timing import build
-from arena.judge.worker_client import Worker
+from arena.judge.worker_client import Uncapturable, Worker
 from arena.sandboxes.host import counters_closed, program
 from arena.schema import Evidence, Kernel, LaunchMode
 from arena.system import process
@@ -44,6 +44,7 @@ TENSOR = re.compile(r"sm__ops_path_tensor_src_([a-z]+\d+)(_dst_[a-z]+\d+)?(?:\.s
 """Operations by the type multiplied and, on some chips, the type of the sums: exactly 2 M N K for a matrix product."""
 MARK = "spin_kernel"
 """Part of the name of the kernel that torch.cuda._sleep launches. The worker launches it before each call under the counters."""
+AMBIGUOUS = "a kernel of the solution has the name of the mark between two calls"
 UNSEEN = "the profiler saw no kernel"
 MOST_KERNELS = 300
 """Kernels counted over all calls together; ncu replays each several times."""
@@ -64,7 +65,7 @@ def launched_kernels(
 ) -> tuple[Evidence, ...]:
     """The kernels of one untimed call on each shape, named by a profiler in this worker, with what `counters` read of another.
 
-    The calls are captured where the timed ones are: a submission sees which they are. This is the worker's last task.
+    The calls are captured where the timed ones are, since a submission sees whether they are. This is the worker's last task.
     """
     limit_s, notes, launched = context.sampling.call_limit_s, Notes(), dict[int, tuple[Kernel, ...]]()
 
@@ -73,7 +74,7 @@ def launched_kernels(
         worker.order("start_profiler", limit_s=limit_s)
 
     def profile(number: int, shape: Shape) -> None:
-        chosen = _filled(context, worker, shape)
+        chosen = _prepared(context, worker, shape, launch_mode)
         memory.bytes.zero_()
         worker.order("profile", limit_s=limit_s, fds=[memory.fd], set=chosen, launch_mode=launch_mode)
         launched[number] = _kernels(memory.bytes.numpy().tobytes())
@@ -82,7 +83,8 @@ def launched_kernels(
     try:
         notes.attempt(0, start_profiler)
         for number, shape in enumerate(shapes, start=1):
-            notes.attempt(number, partial(profile, number, shape))
+            if 0 not in notes.by_call:
+                notes.attempt(number, partial(profile, number, shape))
     finally:
         memory.close()
     found = tuple(
@@ -92,6 +94,7 @@ def launched_kernels(
     if counters is None:
         return found
     notes.attempt(0, partial(release, context, worker))  # the calls under the counters need the memory
+    notes.attempt(0, partial(worker.order, "trim", limit_s=limit_s))
     counters.read(shapes, launch_mode)
     return counters.added_to(found)
 
@@ -105,7 +108,7 @@ class Notes:
 
     def of(self, number: int) -> str:
         """Why those of this call are not known."""
-        return self.by_call.get(0) or self.by_call.get(number, UNSEEN)
+        return self.by_call.get(number) or self.by_call.get(0, UNSEEN)
 
     def attempt(self, number: int, step: Callable[[], object]) -> None:
         """Note where `step` fails: the score stands, its timing is over. Tampering is still a Rejection.
@@ -180,9 +183,10 @@ class Counters:
         """Read the counters of one call on each shape. Only the first time. A failure is a note, never a Rejection."""
         if self._missing or self._text is not None:
             return
+        limit_s = self._context.sampling.first_call_limit_s
         try:
             for shape in shapes:
-                number, limit_s = _filled(self._context, self._worker, shape), self._context.sampling.first_call_limit_s
+                number = _prepared(self._context, self._worker, shape, launch_mode)
                 self._worker.order("count", limit_s=limit_s, set=number, launch_mode=launch_mode)
             self._text = self._worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
         except FAILURES as failure:  # the score stands: its timing is over
@@ -213,7 +217,7 @@ def counted(found: tuple[Evidence, ...], text: str) -> tuple[Evidence, ...]:
     if (reports := text.count(REPORT)) > 1:
         return with_note(found, f"{reports} reports of counters were printed, and one profiler prints one")
     if len(calls) > len(found):
-        return with_note(found, f"the counters show {len(calls)} calls where {len(found)} were made")
+        return with_note(found, f"the counters show {len(calls)} calls where {len(found)} were made: {AMBIGUOUS}")
     if len(calls) < len(found):
         shown = f"the counters show {len(calls)} of {len(found)} calls: they are read for {MOST_KERNELS} kernels in all"
         found = (*found[: len(calls)], *with_note(found[len(calls) :], ncu_complaint(text) or shown))
@@ -252,13 +256,29 @@ def with_note(found: tuple[Evidence, ...], reason: str) -> tuple[Evidence, ...]:
     return tuple(evidence.model_copy(update={"note": "; ".join(filter(None, (evidence.note, reason)))}) for evidence in found)
 
 
-def _filled(context: ScoringContext, worker: Worker, shape: Shape) -> int:
-    """A new public input set in the worker's buffers, one of several: its number. Nothing is timed: the worker is not frozen."""
+def _prepared(context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode) -> int:
+    """Do what comes before timed calls, and put a new public input set in the worker's buffers, one of several: its number.
+
+    So plain calls on all sets come first, and their capture. The call on the new set finds no answer, as no timed one does.
+    Nothing is timed: the worker is not frozen.
+    """
+    limit_s = context.sampling.call_limit_s
     sets = place(context, worker, shape, "public", min(CHECKED_CALLS, context.room(shape)))
-    number = secrets.randbelow(sets.count)
-    (seed,) = context.seeds.take(1)
-    write(context.code.make_inputs(shape, seed, "public", context.memory.device), sets.input(number))
-    # As before any other call: the profiled call finds no answer there.
+    number, seeds = secrets.randbelow(sets.count), context.seeds.take(2)
+    first, new = (context.code.make_inputs(shape, seed, "public", context.memory.device) for seed in seeds)
+    for index in range(sets.count):
+        write(first, sets.input(index))
+    poison(sets, sets.count, seed=secrets.randbits(63))
+    sets.memory.settle()
+    worker.order("run", calls=sets.count, launch_mode="call", limit_s=limit_s)
+    worker.order("wait", limit_s=limit_s)
+    if launch_mode == "graph":
+        try:
+            worker.order("capture", limit_s=limit_s)
+        except Uncapturable as uncapturable:
+            raise Rejection("crashed", f"the calls were captured before and could not be again{uncapturable}") from None
+        worker.order("choose", limit_s=limit_s, set=number)
+    write(new, sets.input(number))
     poison(sets, sets.count, seed=secrets.randbits(63))
     sets.memory.settle()
     return number

@@ -185,6 +185,8 @@ class Worker:
         if status == main.RAISED:
             own = not self.loaded or op == "start_profiler"  # by these it calls nothing of the submission
             what = f"The judge's order {op!r} failed" if own else "solution() raised an exception"
+            if op == "profile":
+                what += ", or the profiler failed"
             if not own and op in LATER_ORDERS:
                 what = "What solution() started failed, or left too little memory, after it had returned"
             return Rejection("crashed", f"{what}{stderr}")

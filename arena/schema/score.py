@@ -209,9 +209,9 @@ class Passed(ScoreHead):
     """Well-known kernels of which the submission holds the largest shares, largest first; small shares are left out."""
     review_suggested: bool = False
     """True when the score is unsteady, a shape is above 0.95 of its ceiling or was retimed more than once, its calls seem to
-    overlap, the device's speed changed during timing or the driver slowed it down, the profiler saw no kernel on a GPU or none
-    that is known by its name alone, the counters are missing or show other arithmetic than the problem's, or the submission
-    holds a large share of a well-known kernel."""
+    overlap, the device's speed changed during timing or the driver slowed it down, the profiler saw no kernel on a GPU, the
+    counters are missing, show more calls than were made or other arithmetic than the problem's, or the submission holds a large
+    share of a well-known kernel."""
 
 
 RejectionVerdict = Literal["incorrect", "forbidden", "cheated", "crashed", "timed_out", "missing"]

@@ -67,7 +67,7 @@ class Fake:
 def counters(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Counters whose workers are these fakes, one after the other."""
     monkeypatch.setattr(kernels, "counters_command", lambda **_: ("ncu",))
-    monkeypatch.setattr(kernels, "_filled", lambda *_: 0)
+    monkeypatch.setattr(kernels, "_prepared", lambda *_: 0)
     monkeypatch.setattr(kernels, "release", lambda _, worker: worker.happened.append("release"))
     with ExitStack() as stack:
 
@@ -171,7 +171,7 @@ def test_counters_are_read_when_the_profiled_worker_is_done(counters: Any) -> No
     del counted.happened[:]
     evidence = profiled(timed, SHAPES, found)
     calls = ["count", "count", "finish", "end"]
-    assert counted.happened == ["resume", "start_profiler", "profile", "profile", "release", *calls]
+    assert counted.happened == ["resume", "start_profiler", "profile", "profile", "release", "trim", *calls]
     assert [(each.dram_read_bytes, each.proof) for each in evidence] == [(1000, "counters"), (3000, "counters")]
     assert profiled(Fake(), SHAPES, found) == evidence
     assert counted.happened.count("count") == 2
@@ -183,7 +183,7 @@ def test_a_profiler_that_fails_is_a_note(counters: Any, failure: Exception) -> N
     timed, found = Fake(fails=failure), counters(Fake(prints=PRINTED))
     found.build(())
     evidence = profiled(timed, SHAPES, found)
-    assert timed.happened[-3:] == ["profile", "profile", "release"]
+    assert timed.happened == ["resume", "start_profiler", "release", "trim"], "none is made without a profiler"
     assert [each.note for each in evidence] == ["the call under the profiler failed: it ended"] * 2
     assert [each.dram_read_bytes for each in evidence] == [1000, 3000]
 
@@ -219,7 +219,7 @@ def test_calls_that_fail_under_the_counters_are_a_note(counters: Any, monkeypatc
     def fails(*_: object) -> int:
         raise MemoryError
 
-    monkeypatch.setattr(kernels, "_filled", fails)
+    monkeypatch.setattr(kernels, "_prepared", fails)
     counted = Fake()
     found = counters(counted)
     found.build(())

@@ -92,6 +92,17 @@ def test_each_call_has_its_own_kernels() -> None:
     library.records = [(KERNEL, 2, b"late")]
     assert recorder.kernels_of(lambda: None) == ["late"]
     assert recorder.kernels_of(lambda: None) == ["late"]
+    assert not recorder._buffers, "each is 32 MB"
+
+
+def test_what_a_launch_raises_comes_before_what_the_library_does() -> None:
+    recorder = Recorder(Library([(KERNEL, 1, b"k")], status=1))
+
+    def fails() -> None:
+        raise ValueError("it failed")
+
+    with pytest.raises(ValueError, match="it failed"):
+        recorder.kernels_of(fails)
 
 
 def test_nothing_launched_is_no_kernel() -> None:

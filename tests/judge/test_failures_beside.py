@@ -133,6 +133,7 @@ def test_what_every_process_launches_is_seen(monkeypatch: pytest.MonkeyPatch) ->
         return ProcessResult((TIMED,), arguments[5](worker), next(drifts))
 
     def launched(context: Any, worker: Any, shapes: Any, launch_mode: object, counters: object) -> tuple[Evidence, ...]:
+        assert launch_mode == SPEC.launch_mode == "graph", "calls are made as timed ones are"
         asked.append(counters)
         return (Evidence(shape=SHAPE, kernels=(Kernel(name=f"of call {len(asked)}", launches=1),)),)
 

@@ -12,12 +12,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from arena.judge import gpu_window  # noqa: E402
+from arena.judge import gpu_window, kernels  # noqa: E402
 from arena.judge.device.memory import HostBuffer, HostMemory, layout  # noqa: E402
 from arena.judge.gpu_window import Unqueued  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
 from arena.judge.sets import InputSpec, Sets  # noqa: E402
 from arena.judge.worker import main  # noqa: E402
+from arena.judge.worker_client import Uncapturable  # noqa: E402
 
 SETS, SEEDS = 4, (3.0, 5.0, 7.0, 9.0)
 
@@ -193,23 +194,17 @@ def test_a_window_of_one_call_is_on_the_chosen_set(state: Any, launch_mode: str)
     assert (state.chosen, state.chains, state.graphs) == (0, {}, [])
 
 
-@pytest.mark.parametrize(("launch_mode", "captured"), [("graph", True), ("stream", False)])
-def test_kernels_are_those_of_a_call_as_timed_ones_are_made(
-    state: Any, monkeypatch: pytest.MonkeyPatch, launch_mode: str, captured: bool
-) -> None:
-    """A submission sees whether it is captured, and that is done before anything is recorded."""
-    seen = list[bool]()
-    call_all = state.kit.call_all
-
-    def noting(*arguments: Any) -> None:
-        seen.append(Graph.under_way is not None)
-        call_all(*arguments)
-
-    monkeypatch.setattr(state.kit, "call_all", noting)
+@pytest.mark.parametrize("launch_mode", ["graph", "stream"])
+def test_kernels_are_those_of_one_call_made_as_timed_ones_are(state: Any, launch_mode: str) -> None:
+    """A graph that was captured before is launched. To capture it now would show a submission that it is not timed."""
+    if launch_mode == "graph":
+        state.capture({}, [])
+        state.choose({"set": 2}, [])
+        state.kit.call_all = None
+    state.launched.clear()
 
     def kernels_of(launch: Any) -> list[str]:
-        assert seen == ([True] if captured else [])
-        state.launched.clear()
+        assert state.launched == []
         launch()
         assert state.launched == [[2]]
         return ["attend", "join", "attend"]
@@ -221,21 +216,71 @@ def test_kernels_are_those_of_a_call_as_timed_ones_are_made(
     state.profile({"set": 2, "launch_mode": launch_mode}, [os.dup(memory.fd)])
     assert memory.bytes.numpy().tobytes() == b"1\t" + b"x" * 97 + b"\0", "no more than there is room for"
     memory.close()
-    assert set(seen) == {captured}
 
 
 @pytest.mark.parametrize("launch_mode", ["graph", "stream"])
-def test_counters_are_of_a_call_as_timed_ones_are_made(state: Any, monkeypatch: pytest.MonkeyPatch, launch_mode: str) -> None:
-    """What is captured, or uploaded, before the counters are read is not counted."""
+def test_counters_are_of_one_call_made_as_timed_ones_are(state: Any, monkeypatch: pytest.MonkeyPatch, launch_mode: str) -> None:
     happened: Any = state.launched
     cudart = SimpleNamespace(cudaProfilerStart=lambda: happened.append("on"), cudaProfilerStop=lambda: happened.append("off"))
     monkeypatch.setattr(torch.cuda, "cudart", lambda: cudart)
     monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: happened.append("mark"))
     state.count({"set": None}, [])
+    assert happened == ["on", "mark", "off"]
+    if launch_mode == "graph":
+        state.capture({}, [])
+        state.choose({"set": 3}, [])
+    happened.clear()
     state.count({"set": 3, "launch_mode": launch_mode}, [])
-    begun = 3 + happened[3:].index("on")
-    assert happened[:3] == ["on", "mark", "off"]
-    assert happened[begun:] == ["on", "mark", [3], "off"]
+    assert happened == ["on", "mark", [3], "off"]
+
+
+class Doubling:
+    """A worker that doubles its inputs in each call, and in each launch of a graph."""
+
+    def __init__(self, sets: Sets, capturable: bool = True) -> None:
+        self.sets, self.capturable, self.orders = sets, capturable, list[tuple[str, object]]()
+
+    def order(self, op: str, limit_s: float, **fields: Any) -> None:
+        self.orders.append((op, fields.get("calls", fields.get("set"))))
+        called = {"run": range(SETS), "capture": range(SETS), "choose": [fields.get("set", 0)], "wait": []}[op]
+        if op == "capture" and not self.capturable:
+            raise Uncapturable("; on stderr: not now")
+        for index in called:
+            (out,), (given,) = self.sets.output(index), self.sets.input(index)
+            out.copy_(2 * given)
+
+
+@pytest.fixture
+def prepared(sets: Sets, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What comes before the call of which the kernels are named."""
+    monkeypatch.setattr(kernels, "place", lambda *where: sets)
+    seeds = iter(SEEDS)
+    context: Any = SimpleNamespace(
+        sampling=SimpleNamespace(call_limit_s=1.0),
+        room=lambda shape: 100,
+        seeds=SimpleNamespace(take=lambda count: [next(seeds) for _ in range(count)]),
+        memory=HostMemory(),
+        code=SimpleNamespace(make_inputs=lambda shape, seed, *_: (torch.full((64,), seed),)),
+    )
+    return lambda worker, launch_mode: kernels._prepared(context, worker, {"N": 1}, launch_mode)
+
+
+@pytest.mark.parametrize("launch_mode", ["graph", "stream"])
+def test_the_call_whose_kernels_are_named_finds_no_answer(sets: Sets, prepared: Any, launch_mode: str) -> None:
+    """Plain calls and captures have come before it, and it finds new inputs and no answer. A kernel could look for that."""
+    worker = Doubling(sets)
+    chosen = prepared(worker, launch_mode)
+    captured = [("capture", None), ("choose", chosen)] if launch_mode == "graph" else []
+    assert worker.orders == [("run", SETS), ("wait", None), *captured]
+    given = [sets.input(index)[0].unique().tolist() for index in range(SETS)]
+    assert given == [[SEEDS[1]] if index == chosen else [SEEDS[0]] for index in range(SETS)]
+    assert all(sets.output(index)[0].isnan().all() for index in range(SETS))
+
+
+def test_calls_that_can_no_longer_be_captured_are_a_rejection(sets: Sets, prepared: Any) -> None:
+    """Which is noted beside the score, as others there are."""
+    with pytest.raises(Rejection, match="could not be again; on stderr: not now"):
+        prepared(Doubling(sets, capturable=False), "graph")
 
 
 def test_a_window_that_never_ends_is_given_its_limit_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,6 +174,7 @@ def test_counters_belong_to_calls_by_their_marks(marks: int, read_bytes: tuple[i
     assert tuple(each.dram_read_bytes for each in found) == read_bytes
     assert [each.proof for each in found] == ["unproven" if bytes_ is None else "counters" for bytes_ in read_bytes]
     assert found[-1].note.startswith(note) and bool(found[-1].note) == bool(note)
+    assert (evidence.AMBIGUOUS in found[-1].note) == (marks > 2), "which marks the score for review"
 
 
 MARK = row(0, SPIN, evidence.READ, "1")

@@ -63,6 +63,13 @@ def test_verdict(found):
     assert result.verdict == wanted, result.message
 
 
+def test_kernels_are_those_of_captured_calls():
+    """By its launches, and not because a library is absent: that would show without any evidence."""
+    found = next(each for each in SUBMISSIONS if each.path.stem == "cheat_excluded_only_when_captured")
+    result = scored(found.submission()[0])
+    assert result.verdict == "forbidden" and result.message.startswith("A call launched"), result.message
+
+
 @pytest.mark.parametrize("name", ["two_streams_joined", "second_stream", "own_graph"])
 def test_several_streams_cost_little(name):
     found = next(each for each in honest("gpu") if each.name == f"paged_attention/{name}")

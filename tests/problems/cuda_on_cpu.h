@@ -64,9 +64,6 @@ static int __any_sync(unsigned, unsigned own) {
 static unsigned __reduce_max_sync(unsigned, unsigned own) {
     return in_warp(own, [](long long* lanes) { return *std::max_element(lanes, lanes + LANES); });
 }
-static unsigned __reduce_min_sync(unsigned, unsigned own) {
-    return in_warp(own, [](long long* lanes) { return *std::min_element(lanes, lanes + LANES); });
-}
 static unsigned __reduce_or_sync(unsigned, unsigned own) {
     return in_warp(own, [](long long* lanes) { return std::accumulate(lanes, lanes + LANES, 0LL, std::bit_or<>()); });
 }

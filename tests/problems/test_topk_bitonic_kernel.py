@@ -92,6 +92,8 @@ def test_stress_rows(topmost, name):
     assert mistakes(topmost, x, 60) == {}
 
 
+SMALLEST = 2.0**-149
+"""The smallest positive number."""
 LEVELS = {
     "zeros of either sign": [0.0, -0.0],
     "negative zeros above all": [-0.0, -1.0],
@@ -111,6 +113,22 @@ def test_few_different_numbers(topmost, levels, parts):
         chosen = torch.randint(0, len(levels), (2, 30001), generator=generator)
         x = torch.tensor(levels)[chosen * (torch.rand(2, 30001, generator=generator) < share)]
         assert mistakes(topmost, x, 70, parts) == {}
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_zeros_above_narrow_negative_numbers(topmost, zero):
+    """The first limit has the pattern of -0 here, which stands for no element, and lies in the middle of the tile."""
+    x = torch.full((16, 256), -100 * SMALLEST)
+    x[:, 0], x[15, 1:6] = -200 * SMALLEST, zero
+    assert mistakes(topmost, x.reshape(1, -1), 5) == {}
+
+
+def test_narrow_ranges_about_zero(topmost):
+    generator = torch.Generator().manual_seed(0)
+    for width in (2, 20, 300):
+        steps = torch.randint(-width, 2, (3, 9000), generator=generator, dtype=torch.int32)
+        x = steps.abs().view(torch.float32) * steps.sign()
+        assert mistakes(topmost, x, 40) == {}
 
 
 @pytest.mark.parametrize("step", [32, 128, 256, 257, 288, 512])

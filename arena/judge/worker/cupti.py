@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -45,16 +46,25 @@ class Recorder:
     def kernels_of(self, launch: Callable[[], None]) -> list[str]:
         """The names of the kernels that run from the launch until the GPU is idle, in the order of their starts."""
         torch.cuda.synchronize()
-        self._filled.clear()
         self._call("cuptiActivityEnable", KERNEL)
         try:
             launch()
             torch.cuda.synchronize()
-        finally:
-            self._call("cuptiActivityDisable", KERNEL)
-            self._call("cuptiActivityFlushAll", FLUSH_FORCED)
-        found = [record for address, size_bytes in self._filled for record in self._records(address, size_bytes)]
-        return [demangled(name) for _, name in sorted(found)]
+        except BaseException:
+            with suppress(CuptiError):  # what the launch raised comes first
+                self._recorded()
+            raise
+        return [demangled(name) for _, name in sorted(self._recorded())]
+
+    def _recorded(self) -> list[tuple[int, bytes]]:
+        """End the recording: (start, name) of its kernels."""
+        self._call("cuptiActivityDisable", KERNEL)
+        self._call("cuptiActivityFlushAll", FLUSH_FORCED)
+        filled, self._filled = self._filled, []
+        found = [record for address, size_bytes in filled for record in self._records(address, size_bytes)]
+        for address, _ in filled:
+            del self._buffers[address]
+        return found
 
     def _records(self, address: int, size_bytes: int) -> list[tuple[int, bytes]]:
         """(start, name) of the kernels in one buffer."""

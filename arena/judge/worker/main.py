@@ -19,7 +19,7 @@ import struct
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -155,9 +155,21 @@ class State:
 
     def capture(self, order: dict[str, Any], fds: list[int]) -> float:
         """Capture each call in a CUDA graph of its own and chain the graphs. Return the seconds of the judge's own calls."""
-        self.graphs = captured(range(len(self.inputs)), self.call)
-        self._chain("all", self.graphs)
-        self._chain("one", self.graphs[:1])
+        pool, side, graphs = torch.cuda.graph_pool_handle(), torch.cuda.Stream(), list[Any]()
+        torch.cuda.synchronize()
+        gc.collect()  # memory freed during a capture would break it
+        torch.cuda.empty_cache()  # nor can what earlier captures held be given back meanwhile
+        with torch.cuda.stream(side):
+            for index in range(len(self.inputs)):
+                graphs.append(torch.cuda.CUDAGraph(keep_graph=True))
+                graphs[-1].capture_begin(pool=pool)
+                try:
+                    self.call(index, 1)
+                finally:
+                    graphs[-1].capture_end()
+        self.graphs = graphs
+        self._chain("all", graphs)
+        self._chain("one", graphs[:1])
         return 0.0 if self.solution is not None else min(seconds(self.chains["all"].launch) for _ in range(READINGS))
 
     def choose(self, order: dict[str, Any], fds: list[int]) -> None:
@@ -182,12 +194,12 @@ class State:
             chain.close()
         self.chains, self.graphs, self.chosen = {}, [], 0
 
-    def _as_timed(self, order: dict[str, Any]) -> Callable[[], None]:
-        """One call on a set, captured where timed ones are: a submission sees whether it is."""
+    def _as_timed(self, order: dict[str, Any]) -> None:
+        """One call on a set: in a graph that was captured before, where timed ones are, since a submission sees whether it is."""
         if order["launch_mode"] == "graph":
-            self._chain("one", captured([order["set"]], self.call))
-            return lambda: self.chains["one"].launch()
-        return partial(self.call, order["set"], 1)
+            self.chains["one"].launch()
+        else:
+            self.call(order["set"], 1)
 
     def start_profiler(self, order: dict[str, Any], fds: list[int]) -> None:
         """Load the profiler."""
@@ -197,7 +209,7 @@ class State:
         """Make one call and write its kernels to the shared memory, a line each: count and name, by a tab."""
         memory = mmap.mmap(fds[0], 0)
         os.close(fds[0])
-        counted = Counter(self.recorder.kernels_of(self._as_timed(order)))
+        counted = Counter(self.recorder.kernels_of(partial(self._as_timed, order)))
         lines = (f"{count}\t{name[:NAME_CHARACTERS]}\n".encode() for name, count in counted.most_common())
         text = b"".join(lines)[: len(memory) - 1] + b"\0"
         memory[: len(text)] = text
@@ -207,11 +219,11 @@ class State:
 
         Without a set only that kernel runs: the first that is counted takes the profiler longest.
         """
-        cudart, call = torch.cuda.cudart(), self._as_timed(order) if order["set"] is not None else None
+        cudart = torch.cuda.cudart()
         cudart.cudaProfilerStart()
         torch.cuda._sleep(1)
-        if call:
-            call()
+        if order["set"] is not None:
+            self._as_timed(order)
         torch.cuda.synchronize()
         cudart.cudaProfilerStop()
 
@@ -227,22 +239,6 @@ class HostBytes:
 
     def close(self) -> None:
         """Do nothing: the mapping ends with its last tensor."""
-
-
-def captured(numbers: Iterable[int], call: Callable[[int, int], None]) -> list[Any]:
-    """A CUDA graph of one call on each of these sets; nothing runs yet. They share the memory of their temporaries."""
-    pool, side, graphs = torch.cuda.graph_pool_handle(), torch.cuda.Stream(), list[Any]()
-    torch.cuda.synchronize()
-    gc.collect()  # memory freed during a capture would break it
-    with torch.cuda.stream(side):
-        for number in numbers:
-            graphs.append(torch.cuda.CUDAGraph(keep_graph=True))
-            graphs[-1].capture_begin(pool=pool)
-            try:
-                call(number, 1)
-            finally:
-                graphs[-1].capture_end()
-    return graphs
 
 
 def seconds(launch: Callable[[], None]) -> float:

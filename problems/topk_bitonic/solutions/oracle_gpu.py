@@ -26,7 +26,8 @@ __device__ Entry entry_of(float value, int place) {
 }
 __device__ float value_of(int key) { return __int_as_float(key < 0 ? key ^ 0x80000000 : ~key); }
 __device__ unsigned place_of(Entry e) { return ~(unsigned)e; }
-// What a thread's numbers from place `at` on must reach: one that equals the limit's reaches it up to the limit's place.
+// What a thread's numbers from place `at` on must reach. One that equals the limit's does not where `at` is after the limit's
+// place. In the tile of that place some do that are after it, too: the list may hold more than what reaches the limit.
 __device__ void least_of(Entry limit, int at, float& least) {
     // Below -inf there are only bit patterns of NaN. Above +inf, too, and nothing reaches those.
     least = value_of(max((unsigned)(limit >> 32), KEY_OF_MINUS_INFINITY) + ((unsigned)at > place_of(limit)));
@@ -76,16 +77,10 @@ __device__ int add(State& s, Entry* list, const Raw (&raw)[ITEMS], int at, int e
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) taken |= (unsigned)(raw[i] >= least) << i;
     if (!__any_sync(ALL, taken)) return 0;
-    if constexpr (sizeof(Raw) < sizeof(Entry)) {
-        // The limit's place may lie among these, or the end.
-        const unsigned upto = place_of(limit);
-        if (at <= upto && at + (ITEMS - 1) * THREADS > min(upto, (unsigned)end - 1))
+    if (at > end - ITEMS * THREADS)
 #pragma unroll
-            for (int i = 0; i < ITEMS; i++) {
-                const int place = at + i * THREADS;
-                if (place >= end || raw[i] == least && place > upto) taken &= ~(1u << i);
-            }
-    }
+        for (int i = 0; i < ITEMS; i++)
+            if (at + i * THREADS >= end) taken &= ~(1u << i);
     // How many the lanes before this one have, and all of them, added up bit by bit: few have more than one.
     const unsigned own = __popc(taken), bits = __reduce_or_sync(ALL, own), before = (1u << threadIdx.x % 32) - 1;
     int to = 0, all = 0;
@@ -110,8 +105,8 @@ __device__ int add(State& s, Entry* list, const Raw (&raw)[ITEMS], int at, int e
     return begin + all;
 }
 
-// A bound that at least k and at most `most` entries of the list reach. It counts them in 256 equal parts of the range that they
-// have, then in as many of what is in the part that holds the k-th largest: all differ, so the eighth round at last is exact.
+// A bound that at least k and at most `most` entries of the list reach. It divides the range of the entries into 256 equal bins
+// and counts them; then it does the same in the bin of the k-th largest. All differ, so at last a bin holds a single one.
 __device__ Entry bound(State& s, const Entry* list, int count, int k, int most) {
     const int t = threadIdx.x, lane = t % 32, warp = t / 32;
     Entry low = 1, high = ~(Entry)0;

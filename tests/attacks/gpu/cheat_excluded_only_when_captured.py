@@ -1,15 +1,22 @@
 # verdict: forbidden
 # follows: oracle_gpu
-# Plain calls launch nothing but the honest kernel; captured ones, as timed ones are, an excluded library's besides.
+# Plain calls launch nothing but the honest kernel; captured ones, as timed ones are, an excluded kernel that comes with torch besides.
 # ruff: noqa: F821
 import torch
 
 honest = solution
-excluded = getattr(torch.nn.functional, "scaled_dot_" + "product_attention")
+few = torch.zeros(1, 1, 8, 64, dtype=torch.bfloat16, device="cuda")
+excluded = getattr(getattr(torch, "o" + "ps").aten, "_flash_attention_forward")
 
 
-def solution(q, *others):
+def launch():
+    excluded(few, few, few, None, None, 1, 1, 0.0, False, False)
+
+
+launch()  # nothing is loaded while a call is captured
+
+
+def solution(*tensors):
     if torch.cuda.is_current_stream_capturing():
-        few = q[:1, :8, None, :64]
-        excluded(few, few, few)
-    honest(q, *others)
+        launch()
+    honest(*tensors)
