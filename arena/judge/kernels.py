@@ -265,9 +265,9 @@ def _prepared(context: ScoringContext, worker: Worker, shape: Shape, launch_mode
     limit_s = context.sampling.call_limit_s
     sets = place(context, worker, shape, "public", min(CHECKED_CALLS, context.room(shape)))
     number, seeds = secrets.randbelow(sets.count), context.seeds.take(2)
-    first, new = (context.code.make_inputs(shape, seed, "public", context.memory.device) for seed in seeds)
-    for index in range(sets.count):
-        write(first, sets.input(index))
+    write(context.code.make_inputs(shape, seeds[0], "public", context.memory.device), sets.input(0))
+    for index in range(1, sets.count):
+        write(sets.input(0), sets.input(index))
     poison(sets, sets.count, seed=secrets.randbits(63))
     sets.memory.settle()
     worker.order("run", calls=sets.count, launch_mode="call", limit_s=limit_s)
@@ -278,7 +278,7 @@ def _prepared(context: ScoringContext, worker: Worker, shape: Shape, launch_mode
         except Uncapturable as uncapturable:
             raise Rejection("crashed", f"the calls were captured before and could not be again{uncapturable}") from None
         worker.order("choose", limit_s=limit_s, set=number)
-    write(new, sets.input(number))
+    write(context.code.make_inputs(shape, seeds[1], "public", context.memory.device), sets.input(number))
     poison(sets, sets.count, seed=secrets.randbits(63))
     sets.memory.settle()
     return number
