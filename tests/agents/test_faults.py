@@ -38,7 +38,9 @@ def test_honest_agents_finish_beside_hostile_ones():
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 def test_nothing_is_left_of_a_killed_arena():
+    """Alone, since it looks at all control groups: another test may have killed an arena together with its keeper."""
     counts, left, _ = measured("ended", "--count", "4")
     assert left == "left: nothing"
     assert re.fullmatch(r"4 kills, (\d) runs, of which interrupted: \1", counts)
