@@ -183,7 +183,7 @@ class Worker:
         if status == main.UNUSABLE and op == "load":
             return Rejection("crashed", f"solution.py could not be loaded{stderr}")
         if status == main.RAISED:
-            own = not self.loaded or op == "start_profiler"  # by these it calls nothing of the submission
+            own = not self.loaded or op == "start_profiler"  # nothing of the submission was called
             what = f"The judge's order {op!r} failed" if own else "solution() raised an exception"
             if op == "profile":
                 what += ", or the profiler failed"
