@@ -37,8 +37,6 @@ class Overhead:
     alone_s: Mapping[LaunchMode, float] = field(default_factory=dict)
     """The judge's own part of the time of one call alone, which is less where no graph has to start."""
     alone_publish_s: float = 0.0
-    own_call_s: float = 0.0
-    """What a call of the judge's own took in its chain. It is not taken off: it shows whether chains differ by process."""
 
     def late_s(self, window: WindowResult, calls: int) -> float:
         """How much longer than on an idle GPU publishing the inputs of that many calls took. Late where it is far longer."""
@@ -90,5 +88,4 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> O
         median(window.publish_s for window in own),
         {mode: median(window.elapsed_s for window in some) - own_s / calls for mode, some in alone.items()},
         median(window.publish_s for some in alone.values() for window in some),
-        own_s / calls,
     )

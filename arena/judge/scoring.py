@@ -111,7 +111,7 @@ def score(
                     raise
                 evidence, seen = processes[-1].evidence, [each for process in processes for each in process.all_evidence()]
                 _reject_excluded(problem, seen)
-            environment |= _changes(before, device.conditions()) | _anchors(processes) | _own_calls(processes)
+            environment |= _changes(before, device.conditions()) | _anchors(processes)
             if throttled:
                 environment["throttle"] = ", ".join(sorted(throttled))
             timed = [
@@ -339,12 +339,6 @@ def _anchors(processes: list[evaluation.ProcessResult]) -> dict[str, str]:
         pairs += [f"({before:.0f} {after:.0f})" for before, after in process.dropped]
         pairs.append("{:.0f} {:.0f}".format(*process.anchors_gb_s))
     return {"anchor_copy_gb_s": "; ".join(pairs)}
-
-
-def _own_calls(processes: Sequence[evaluation.ProcessResult]) -> dict[str, str]:
-    """What a call of the judge's own took in a chain, in each process on a GPU: a time that no kernel is to blame for."""
-    own_s = [process.shapes[0].overhead.own_call_s for process in processes]
-    return {"own_call_us": " ".join(f"{each_s * 1e6:.2f}" for each_s in own_s)} if any(own_s) else {}
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,6 @@ torch = pytest.importorskip("torch")
 
 from arena.judge import gpu_window, overhead  # noqa: E402
 from arena.judge.sampling import CPU, GPU  # noqa: E402
-from arena.judge.scoring import _own_calls  # noqa: E402
 from arena.judge.sets import WindowResult  # noqa: E402
 
 CALLS, SPIN_S, PART_S = 40, 2e-6, {None: 290e-6, "graph": 320e-6, "stream": 315e-6}
@@ -43,17 +42,7 @@ def test_own_calls_are_taken_off_the_windows_that_they_were_in(monkeypatch):
     found = overhead.measure_overhead(context, worker, {"N": 1})
     assert found.window_s == pytest.approx(PART_S[None])
     assert found.alone_s == pytest.approx({mode: PART_S[mode] for mode in ("graph", "stream")})
-    assert (found.calls, found.publish_s, found.alone_publish_s, found.own_call_s) == (CALLS, 1e-4, 1e-5, SPIN_S)
-
-
-def test_a_record_names_each_processs_own_calls():
-    """Processes have lain 2 % apart on a GPU: this tells a chain that differs from a kernel that does. On a CPU there is none."""
-
-    def process(own_call_s: float) -> Any:
-        return SimpleNamespace(shapes=[SimpleNamespace(overhead=overhead.Overhead(0.0, own_call_s=own_call_s))])
-
-    assert _own_calls([process(4.312e-6), process(6.7e-6)]) == {"own_call_us": "4.31 6.70"}
-    assert _own_calls([process(0.0)] * 3) == {}
+    assert (found.calls, found.publish_s, found.alone_publish_s) == (CALLS, 1e-4, 1e-5)
 
 
 def test_a_process_timed_again_has_the_median_of_all(monkeypatch):
