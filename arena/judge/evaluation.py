@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from statistics import median
-from typing import NamedTuple
 
 from arena.errors import ArenaError
 from arena.judge import buffers, building, kernels, timing
@@ -21,6 +20,7 @@ from arena.judge.problem_code import Shape
 from arena.judge.rejection import NotAloneError, Rejection, crowded
 from arena.judge.score_math import median_of_processes, trimmed_mean
 from arena.judge.verify import worse
+from arena.judge.window import WindowSpec
 from arena.judge.worker_client import Uncapturable, Worker
 from arena.schema import Errors, Evidence, LaunchMode, Profile
 
@@ -40,14 +40,6 @@ class Untimed(Exception):  # noqa: N818  an answer, not an error
         super().__init__("passed every check, and was not timed")
         self.error = error
         """The worst seen."""
-
-
-class WindowSpec(NamedTuple):
-    """How the windows of one shape are timed."""
-
-    launch_mode: LaunchMode
-    calls: int
-    """In one window."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +178,7 @@ def _time_all(
     def evidence(number: int, worker: Worker) -> tuple[Evidence, ...]:
         report("reading which kernels ran")
         last = number == len(workers)
-        return kernels.launched_kernels(context, worker, scored, specs[0].launch_mode, counters if last else None)
+        return kernels.launched_kernels(context, worker, scored, specs[: len(scored)], counters if last else None)
 
     # Of every process: one that knows its turn, by a clock, would launch an excluded kernel in all others alone.
     with_evidence = context.memory.kind == "cuda" and context.sampling.kernels

@@ -23,15 +23,16 @@ from pathlib import Path
 
 from arena.errors import ArenaError, message_of
 from arena.judge.buffers import place, release
-from arena.judge.context import CHECKED_CALLS, ScoringContext
+from arena.judge.context import ScoringContext
 from arena.judge.device.memory import HostBuffer
 from arena.judge.problem_code import Shape
 from arena.judge.rejection import Rejection, crowded
 from arena.judge.sets import poison, write
 from arena.judge.timing import build
+from arena.judge.window import WindowSpec
 from arena.judge.worker_client import Uncapturable, Worker
 from arena.sandboxes.host import counters_closed, program
-from arena.schema import Evidence, Kernel, LaunchMode
+from arena.schema import Evidence, Kernel
 from arena.system import process
 
 NAMES_BYTES = 1 << 18
@@ -52,6 +53,7 @@ QUERY_LIMIT_S = 60.0
 LINE_CHARACTERS = 20_000
 FAILURES = (Rejection, ArenaError, OSError, RuntimeError, MemoryError)
 """What may end the counters' worker. torch raises RuntimeError when memory is short."""
+CALL_FAILURES = (*FAILURES, Uncapturable)
 REPORT = '"ID",'
 """What the first line of ncu's CSV begins with, which names the columns."""
 LEAST_KERNEL_S = 0.5e-6
@@ -61,11 +63,11 @@ MOST_COUNTED = 1e18
 
 
 def launched_kernels(
-    context: ScoringContext, worker: Worker, shapes: Sequence[Shape], launch_mode: LaunchMode, counters: Counters | None
+    context: ScoringContext, worker: Worker, shapes: Sequence[Shape], specs: Sequence[WindowSpec], counters: Counters | None
 ) -> tuple[Evidence, ...]:
     """The kernels of one untimed call on each shape, named by a profiler in this worker, with what `counters` read of another.
 
-    The calls are captured where the timed ones are, since a submission sees whether they are. This is the worker's last task.
+    The call is made as timed ones are, by `specs`: a submission sees whether it is captured. This is the worker's last task.
     """
     limit_s, notes, launched = context.sampling.call_limit_s, Notes(), dict[int, tuple[Kernel, ...]]()
 
@@ -73,18 +75,18 @@ def launched_kernels(
         worker.resume()
         worker.order("start_profiler", limit_s=limit_s)
 
-    def profile(number: int, shape: Shape) -> None:
-        chosen = _prepared(context, worker, shape, launch_mode)
+    def profile(number: int, shape: Shape, spec: WindowSpec) -> None:
+        chosen = _prepared(context, worker, shape, spec)
         memory.bytes.zero_()
-        worker.order("profile", limit_s=limit_s, fds=[memory.fd], set=chosen, launch_mode=launch_mode)
+        worker.order("profile", limit_s=limit_s, fds=[memory.fd], set=chosen, launch_mode=spec.launch_mode)
         launched[number] = _kernels(memory.bytes.numpy().tobytes())
 
     memory = HostBuffer(NAMES_BYTES)
     try:
         notes.attempt(0, start_profiler)
-        for number, shape in enumerate(shapes, start=1):
+        for number, (shape, spec) in enumerate(zip(shapes, specs, strict=True), start=1):
             if 0 not in notes.by_call:
-                notes.attempt(number, partial(profile, number, shape))
+                notes.attempt(number, partial(profile, number, shape, spec))
     finally:
         memory.close()
     found = tuple(
@@ -95,7 +97,7 @@ def launched_kernels(
         return found
     notes.attempt(0, partial(release, context, worker))  # the calls under the counters need the memory
     notes.attempt(0, partial(worker.order, "trim", limit_s=limit_s))
-    counters.read(shapes, launch_mode)
+    counters.read(shapes, specs)
     return counters.added_to(found)
 
 
@@ -104,28 +106,30 @@ class Notes:
     """Why kernels are not known: by the number of the call, and 0 for all calls."""
 
     by_call: dict[int, str] = field(default_factory=dict)
-    timed_out: bool = False
+    over: bool = False
+    """Whether no order may follow."""
 
     def of(self, number: int) -> str:
         """Why those of this call are not known."""
         return self.by_call.get(number) or self.by_call.get(0, UNSEEN)
 
     def attempt(self, number: int, step: Callable[[], object]) -> None:
-        """Note where `step` fails: the score stands, its timing is over. Tampering is still a Rejection.
+        """Note where `step` fails: the score stands, its timing is over. Tampering is still a Rejection, as is an absent library.
 
-        After an order without a reply none is sent: a late reply would look like a forged one.
+        After an order without a reply none is sent: a late reply would look like a forged one. Nor after a failed capture, which
+        spoils the worker.
         """
-        if self.timed_out:
+        if self.over:
             return
         try:
             step()
-        except FAILURES as failure:
+        except CALL_FAILURES as failure:
             verdict = failure.verdict if isinstance(failure, Rejection) else ""
-            if verdict == "cheated":
+            if verdict in ("cheated", "forbidden"):
                 raise
-            self.timed_out = verdict == "timed_out"
-            for each in (number, 0) if self.timed_out else (number,):
-                self.by_call.setdefault(each, f"the call under the profiler failed: {message_of(failure)}")
+            self.over = verdict == "timed_out" or isinstance(failure, Uncapturable)
+            for each in (number, 0) if self.over else (number,):
+                self.by_call.setdefault(each, f"the call under the profiler failed: {_why(failure)}")
 
 
 class Counters:
@@ -179,18 +183,18 @@ class Counters:
         if not self._missing:
             self._worker.begin_kill()
 
-    def read(self, shapes: Sequence[Shape], launch_mode: LaunchMode) -> None:
+    def read(self, shapes: Sequence[Shape], specs: Sequence[WindowSpec]) -> None:
         """Read the counters of one call on each shape. Only the first time. A failure is a note, never a Rejection."""
         if self._missing or self._text is not None:
             return
         limit_s = self._context.sampling.first_call_limit_s
         try:
-            for shape in shapes:
-                number = _prepared(self._context, self._worker, shape, launch_mode)
-                self._worker.order("count", limit_s=limit_s, set=number, launch_mode=launch_mode)
+            for shape, spec in zip(shapes, specs, strict=True):
+                number = _prepared(self._context, self._worker, shape, spec)
+                self._worker.order("count", limit_s=limit_s, set=number, launch_mode=spec.launch_mode)
             self._text = self._worker.finish(REPORT_LIMIT_S).decode("utf-8", "replace")
-        except FAILURES as failure:  # the score stands: its timing is over
-            self._missing = f"the calls under the counters failed: {message_of(failure)}"
+        except CALL_FAILURES as failure:  # the score stands: its timing is over
+            self._missing = f"the calls under the counters failed: {_why(failure)}"
         try:
             self._stack.close()
         except FAILURES as failure:
@@ -256,14 +260,19 @@ def with_note(found: tuple[Evidence, ...], reason: str) -> tuple[Evidence, ...]:
     return tuple(evidence.model_copy(update={"note": "; ".join(filter(None, (evidence.note, reason)))}) for evidence in found)
 
 
-def _prepared(context: ScoringContext, worker: Worker, shape: Shape, launch_mode: LaunchMode) -> int:
-    """Do what comes before timed calls, and put a new public input set in the worker's buffers, one of several: its number.
+def _why(failure: BaseException) -> str:
+    """The failure in words."""
+    return f"it could not be captured{failure}" if isinstance(failure, Uncapturable) else message_of(failure)
 
-    So plain calls on all sets come first, and their capture. The call on the new set finds no answer, as no timed one does.
-    Nothing is timed: the worker is not frozen.
+
+def _prepared(context: ScoringContext, worker: Worker, shape: Shape, spec: WindowSpec) -> int:
+    """Return the number of a set with new public inputs, in the worker's buffers, after what comes before timed calls.
+
+    That is, plain calls on as many sets as a window has, and their capture: else a submission could count its calls to tell this
+    one from a timed one. It finds no answer, as no timed call does. The worker is not frozen.
     """
-    limit_s = context.sampling.call_limit_s
-    sets = place(context, worker, shape, "public", min(CHECKED_CALLS, context.room(shape)))
+    limit_s = context.sampling.first_call_limit_s
+    sets = place(context, worker, shape, "public", spec.calls)
     number, seeds = secrets.randbelow(sets.count), context.seeds.take(2)
     write(context.code.make_inputs(shape, seeds[0], "public", context.memory.device), sets.input(0))
     for index in range(1, sets.count):
@@ -271,12 +280,9 @@ def _prepared(context: ScoringContext, worker: Worker, shape: Shape, launch_mode
     poison(sets, sets.count, seed=secrets.randbits(63))
     sets.memory.settle()
     worker.order("run", calls=sets.count, launch_mode="call", limit_s=limit_s)
-    worker.order("wait", limit_s=limit_s)
-    if launch_mode == "graph":
-        try:
-            worker.order("capture", limit_s=limit_s)
-        except Uncapturable as uncapturable:
-            raise Rejection("crashed", f"the calls were captured before and could not be again{uncapturable}") from None
+    worker.order("trim", limit_s=limit_s)  # what earlier captures held: torch gives nothing back while it captures
+    if spec.launch_mode == "graph":
+        worker.order("capture", limit_s=limit_s)
         worker.order("choose", limit_s=limit_s, set=number)
     write(context.code.make_inputs(shape, seeds[1], "public", context.memory.device), sets.input(number))
     poison(sets, sets.count, seed=secrets.randbits(63))

@@ -110,6 +110,7 @@ def score(
                     _require_alone(rejection, () if shared else device.strangers(TAKEN_BYTES))
                     raise
                 evidence, seen = processes[-1].evidence, [each for process in processes for each in process.all_evidence()]
+                notes += dict.fromkeys(each.note for each in seen if each.note and each not in evidence)
                 _reject_excluded(problem, seen)
             environment |= _changes(before, device.conditions()) | _anchors(processes)
             if throttled:
@@ -148,7 +149,7 @@ def score(
         or sum(len(process.dropped) for process in processes) > MOST_RETRIES
         or any(len(shape.disturbed) > MOST_RETRIES for shape in shapes)
         or any(shape.overlapped() for shape in shapes)
-        or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in evidence)
+        or any(not each.kernels or kernels.AMBIGUOUS in each.note for each in seen)
         or counters_hidden
         or any(each.share >= REVIEW_SHARE for each in held)
         or bool(throttled)

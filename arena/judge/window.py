@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from arena.judge import gpu_window
 from arena.judge.context import ScoringContext
@@ -17,6 +17,14 @@ from arena.schema import LaunchMode
 T = TypeVar("T")
 PREPARE_TRIES = 4
 """The clock of a stopped thread may still move once, and new inputs are drawn. A submission at work shows in every try."""
+
+
+class WindowSpec(NamedTuple):
+    """How the windows of one shape are timed."""
+
+    launch_mode: LaunchMode
+    calls: int
+    """In one window."""
 
 
 def window(

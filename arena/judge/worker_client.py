@@ -185,8 +185,8 @@ class Worker:
         if status == main.RAISED:
             own = not self.loaded or op == "start_profiler"  # nothing of the submission was called
             what = f"The judge's order {op!r} failed" if own else "solution() raised an exception"
-            if op == "profile":
-                what += ", or the profiler failed"
+            if not own and op in ("profile", "count"):
+                what = "The call of solution() failed, or the profiler"
             if not own and op in LATER_ORDERS:
                 what = "What solution() started failed, or left too little memory, after it had returned"
             return Rejection("crashed", f"{what}{stderr}")
@@ -196,9 +196,9 @@ class Worker:
 
     def close_buffers(self) -> None:
         """Release the judge's mapping of its buffers."""
-        for buffer in self.buffers or ():
+        buffers, self.buffers = self.buffers or (), None
+        for buffer in buffers:
             buffer.close()
-        self.buffers = None
 
     def finish(self, limit_s: float) -> bytes:
         """Close the socket, let the process end by itself, and return its stdout: a profiler around it reports at the end.

@@ -10,13 +10,14 @@ pytest.importorskip("torch")
 
 from arena.judge import scoring, timing
 from arena.judge.context import SHORTEST_CALL_S, ScoringContext
-from arena.judge.evaluation import WindowSpec, _without_graphs
+from arena.judge.evaluation import _without_graphs
 from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead
 from arena.judge.problem_code import kit
 from arena.judge.rejection import Rejection
 from arena.judge.sampling import GPU
 from arena.judge.sets import Disturbed, WindowResult
+from arena.judge.window import WindowSpec
 from arena.schema import Device, LaunchMode
 
 DEVICE = Device(name="a GPU", bandwidth_gb_s=1000.0, tflops={"bf16": 100.0}, ceilings="datasheet")

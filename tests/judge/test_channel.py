@@ -363,7 +363,7 @@ def test_a_refusal_under_way_is_found():
     ("loaded", "op", "message"),
     [
         (True, "run", "solution() raised an exception"),
-        (True, "profile", "solution() raised an exception, or the profiler failed"),
+        (True, "profile", "The call of solution() failed, or the profiler"),
         (True, "trim", "What solution() started failed, or left too little memory, after it had returned"),
         (True, "start_profiler", "The judge's order 'start_profiler' failed"),
         (False, "count", "The judge's order 'count' failed"),

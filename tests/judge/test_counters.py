@@ -13,6 +13,8 @@ pytest.importorskip("torch")
 from arena.errors import SandboxError
 from arena.judge import kernels
 from arena.judge.rejection import Rejection
+from arena.judge.window import WindowSpec
+from arena.judge.worker_client import Uncapturable
 from arena.schema import Evidence
 
 LIMITS = SimpleNamespace(build_limit_s=1.0, first_call_limit_s=1.0, call_limit_s=1.0)
@@ -20,6 +22,7 @@ CONTEXT: Any = SimpleNamespace(
     memory=None, sampling=LIMITS, problem=SimpleNamespace(arithmetic=None, excluded_arithmetic=("fp8",))
 )
 FOUND = (Evidence(shape={"N": 1}),)
+SPECS = [WindowSpec("graph", 8)] * 2
 
 
 class Fake:
@@ -149,7 +152,7 @@ def test_a_restart_ends_the_one_that_has_the_submission(counters: Any) -> None:
 
 def profiled(worker: Any, shapes: Any, counters: kernels.Counters | None) -> tuple[Evidence, ...]:
     """What `worker` and `counters` find of calls that are captured."""
-    return kernels.launched_kernels(CONTEXT, worker, shapes, "graph", counters)
+    return kernels.launched_kernels(CONTEXT, worker, shapes, SPECS, counters)
 
 
 SHAPES = ({"N": 1}, {"N": 2})
@@ -202,6 +205,30 @@ def test_each_call_has_its_own_kernels(counters: Any) -> None:
     assert (timed.modes, counted.modes) == (["graph"] * 2, ["graph"] * 2)
 
 
+def test_no_order_follows_a_failed_capture(counters: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It spoils the worker. The counters' worker has captures of its own."""
+
+    def prepared(context: Any, worker: Any, *_: object) -> int:
+        if worker is timed:
+            raise Uncapturable("; on stderr: not now")
+        return 0
+
+    monkeypatch.setattr(kernels, "_prepared", prepared)
+    timed, counted = Fake(), Fake(prints=PRINTED)
+    found = counters(counted)
+    found.build(())
+    evidence = profiled(timed, SHAPES, found)
+    assert timed.happened == ["resume", "start_profiler"]
+    note = "the call under the profiler failed: it could not be captured; on stderr: not now"
+    assert [each.note for each in evidence] == [note] * 2
+    assert [each.dram_read_bytes for each in evidence] == [1000, 3000]
+
+
+def test_an_absent_library_that_is_called_now_is_the_verdict(counters: Any) -> None:
+    with pytest.raises(Rejection, match="an excluded library"):
+        profiled(Fake(fails=Rejection("forbidden", "an excluded library")), SHAPES, None)
+
+
 def test_no_order_follows_one_without_a_reply(counters: Any) -> None:
     """A late reply would look like a forged one."""
     timed = Fake(fails=Rejection("timed_out", "no reply in 60 s"))
@@ -223,7 +250,7 @@ def test_calls_that_fail_under_the_counters_are_a_note(counters: Any, monkeypatc
     counted = Fake()
     found = counters(counted)
     found.build(())
-    found.read(SHAPES, "graph")
+    found.read(SHAPES, SPECS)
     assert counted.happened[-1] == "end"
     assert [each.note for each in found.added_to(FOUND)] == ["the calls under the counters failed: MemoryError"]
 
@@ -241,7 +268,7 @@ def test_a_restart_beside_undead_processes_is_the_verdict(counters: Any) -> None
     """Nothing may be timed beside them, so a restart is the verdict."""
     found = counters(Fake(prints=PRINTED, dies=Rejection("timed_out", "too long to die")), Fake())
     found.build(())
-    found.read(SHAPES, "graph")
+    found.read(SHAPES, SPECS)
     evidence = found.added_to((*FOUND, *FOUND))
     assert [each.note for each in evidence] == ["the worker for the counters did not end: too long to die"] * 2
     assert [each.dram_read_bytes for each in evidence] == [1000, 3000], "what was read still counts"
@@ -254,7 +281,7 @@ def test_a_restart_forgets_what_was_read(counters: Any) -> None:
 
     def first_read() -> float:
         found.build(())
-        found.read(SHAPES, "graph")
+        found.read(SHAPES, SPECS)
         return float(found.added_to((*FOUND, *FOUND))[0].dram_read_bytes)
 
     assert first_read() == 1000

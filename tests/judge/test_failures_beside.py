@@ -12,11 +12,12 @@ pytest.importorskip("torch")
 
 from arena.errors import SandboxError
 from arena.judge import buffers, building, evaluation, kernels
-from arena.judge.evaluation import ProcessResult, WindowSpec
+from arena.judge.evaluation import ProcessResult
 from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead
 from arena.judge.rejection import NotAloneError, Rejection
 from arena.judge.timing import ShapeTiming
+from arena.judge.window import WindowSpec
 from arena.schema import Evidence, Kernel
 
 SHAPE = {"N": 1}
@@ -132,8 +133,8 @@ def test_what_every_process_launches_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     def time_process(context: Any, worker: Any, *arguments: Any, **named: Any) -> ProcessResult:
         return ProcessResult((TIMED,), arguments[5](worker), next(drifts))
 
-    def launched(context: Any, worker: Any, shapes: Any, launch_mode: object, counters: object) -> tuple[Evidence, ...]:
-        assert launch_mode == SPEC.launch_mode == "graph", "calls are made as timed ones are"
+    def launched(context: Any, worker: Any, shapes: Any, specs: object, counters: object) -> tuple[Evidence, ...]:
+        assert specs == [SPEC], "calls are made as timed ones are"
         asked.append(counters)
         return (Evidence(shape=SHAPE, kernels=(Kernel(name=f"of call {len(asked)}", launches=1),)),)
 

@@ -17,8 +17,8 @@ from arena.judge.device.memory import HostBuffer, HostMemory, layout  # noqa: E4
 from arena.judge.gpu_window import Unqueued  # noqa: E402
 from arena.judge.rejection import Rejection  # noqa: E402
 from arena.judge.sets import InputSpec, Sets  # noqa: E402
+from arena.judge.window import WindowSpec  # noqa: E402
 from arena.judge.worker import main  # noqa: E402
-from arena.judge.worker_client import Uncapturable  # noqa: E402
 
 SETS, SEEDS = 4, (3.0, 5.0, 7.0, 9.0)
 
@@ -237,14 +237,12 @@ def test_counters_are_of_one_call_made_as_timed_ones_are(state: Any, monkeypatch
 class Doubling:
     """A worker that doubles its inputs in each call, and in each launch of a graph."""
 
-    def __init__(self, sets: Sets, capturable: bool = True) -> None:
-        self.sets, self.capturable, self.orders = sets, capturable, list[tuple[str, object]]()
+    def __init__(self, sets: Sets) -> None:
+        self.sets, self.orders = sets, list[tuple[str, object]]()
 
     def order(self, op: str, limit_s: float, **fields: Any) -> None:
         self.orders.append((op, fields.get("calls", fields.get("set"))))
-        called = {"run": range(SETS), "capture": range(SETS), "choose": [fields.get("set", 0)], "wait": []}[op]
-        if op == "capture" and not self.capturable:
-            raise Uncapturable("; on stderr: not now")
+        called = {"run": range(SETS), "capture": range(SETS), "choose": [fields.get("set", 0)], "trim": []}[op]
         for index in called:
             (out,), (given,) = self.sets.output(index), self.sets.input(index)
             out.copy_(2 * given)
@@ -253,16 +251,20 @@ class Doubling:
 @pytest.fixture
 def prepared(sets: Sets, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What comes before the call of which the kernels are named."""
-    monkeypatch.setattr(kernels, "place", lambda *where: sets)
+
+    def place(*where: Any) -> Sets:
+        assert where[-1] == SETS, "as many as a window has"
+        return sets
+
+    monkeypatch.setattr(kernels, "place", place)
     seeds = iter(SEEDS)
     context: Any = SimpleNamespace(
-        sampling=SimpleNamespace(call_limit_s=1.0),
-        room=lambda shape: 100,
+        sampling=SimpleNamespace(first_call_limit_s=1.0),
         seeds=SimpleNamespace(take=lambda count: [next(seeds) for _ in range(count)]),
         memory=HostMemory(),
         code=SimpleNamespace(make_inputs=lambda shape, seed, *_: (torch.full((64,), seed),)),
     )
-    return lambda worker, launch_mode: kernels._prepared(context, worker, {"N": 1}, launch_mode)
+    return lambda worker, launch_mode: kernels._prepared(context, worker, {"N": 1}, WindowSpec(launch_mode, SETS))
 
 
 @pytest.mark.parametrize("launch_mode", ["graph", "stream"])
@@ -271,16 +273,10 @@ def test_the_call_whose_kernels_are_named_finds_no_answer(sets: Sets, prepared: 
     worker = Doubling(sets)
     chosen = prepared(worker, launch_mode)
     captured = [("capture", None), ("choose", chosen)] if launch_mode == "graph" else []
-    assert worker.orders == [("run", SETS), ("wait", None), *captured]
+    assert worker.orders == [("run", SETS), ("trim", None), *captured]
     given = [sets.input(index)[0].unique().tolist() for index in range(SETS)]
     assert given == [[SEEDS[1]] if index == chosen else [SEEDS[0]] for index in range(SETS)]
     assert all(sets.output(index)[0].isnan().all() for index in range(SETS))
-
-
-def test_calls_that_can_no_longer_be_captured_are_a_rejection(sets: Sets, prepared: Any) -> None:
-    """Which is noted beside the score, as others there are."""
-    with pytest.raises(Rejection, match="could not be again; on stderr: not now"):
-        prepared(Doubling(sets, capturable=False), "graph")
 
 
 def test_a_window_that_never_ends_is_given_its_limit_once(monkeypatch: pytest.MonkeyPatch) -> None:

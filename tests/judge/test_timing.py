@@ -25,6 +25,7 @@ from arena.judge.overhead import Overhead
 from arena.judge.rejection import Rejection, refusal_under_way
 from arena.judge.sampling import CPU
 from arena.judge.sets import Disturbed, Late
+from arena.judge.window import WindowSpec
 from arena.sandboxes import bwrap
 from arena.schema import Problem
 
@@ -230,7 +231,7 @@ def test_where_one_shape_was_faster_all_have_the_most_calls(calls_ms, calls):
     context: Any = SimpleNamespace(**fill, sampling=CPU)
     overhead = Overhead(0.0)
     shapes = [judge_timing.ShapeTiming("call", 16, (16 * call_ms / 1e3,), (), overhead, {}) for call_ms in calls_ms]
-    specs = [evaluation.WindowSpec("call", 16)] * 3
+    specs = [WindowSpec("call", 16)] * 3
     # The second process does not time the last shape, which is not scored.
     results = [evaluation.ProcessResult(tuple(some), (), (1.0, 1.0)) for some in (shapes, shapes[:2])]
     found = evaluation._enlarged(context, (SHAPE,) * 2, specs, results)
@@ -238,10 +239,10 @@ def test_where_one_shape_was_faster_all_have_the_most_calls(calls_ms, calls):
 
 
 def test_windows_that_grew_are_noted():
-    before = evaluation.WindowSpec("graph", 8)
+    before = WindowSpec("graph", 8)
     assert evaluation._faster(before, before) == ()
-    assert evaluation._faster(before, evaluation.WindowSpec("stream", 8)) == (), "without graphs is no faster"
-    assert evaluation._faster(before, evaluation.WindowSpec("stream", 64)) == (
+    assert evaluation._faster(before, WindowSpec("stream", 8)) == (), "without graphs is no faster"
+    assert evaluation._faster(before, WindowSpec("stream", 64)) == (
         "calls were faster than when the judge chose their number: timed again with 64 instead of 8",
     )
 

@@ -158,7 +158,6 @@ class State:
         pool, side, graphs = torch.cuda.graph_pool_handle(), torch.cuda.Stream(), list[Any]()
         torch.cuda.synchronize()
         gc.collect()  # memory freed during a capture would break it
-        torch.cuda.empty_cache()  # nor can what earlier captures held be given back meanwhile
         with torch.cuda.stream(side):
             for index in range(len(self.inputs)):
                 graphs.append(torch.cuda.CUDAGraph(keep_graph=True))
@@ -195,7 +194,7 @@ class State:
         self.chains, self.graphs, self.chosen = {}, [], 0
 
     def _as_timed(self, order: dict[str, Any]) -> None:
-        """One call on a set: in a graph that was captured before, where timed ones are, since a submission sees whether it is."""
+        """One call on a set: a launch of the graph of the chosen set, where timed calls are captured."""
         if order["launch_mode"] == "graph":
             self.chains["one"].launch()
         else:

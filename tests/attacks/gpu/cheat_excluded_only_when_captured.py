@@ -1,6 +1,6 @@
 # verdict: forbidden
 # follows: oracle_gpu
-# Plain calls launch nothing but the honest kernel; captured ones, as timed ones are, an excluded kernel that comes with torch besides.
+# Reads clean. Plain calls launch the honest kernel alone, and captured ones, as timed ones are, one besides that is excluded.
 # ruff: noqa: F821
 import torch
 
