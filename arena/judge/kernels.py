@@ -54,6 +54,7 @@ LINE_CHARACTERS = 20_000
 FAILURES = (Rejection, ArenaError, OSError, RuntimeError, MemoryError)
 """What may end the counters' worker. torch raises RuntimeError when memory is short."""
 CALL_FAILURES = (*FAILURES, Uncapturable)
+"""What may keep a call from being profiled. A failed capture spoils the worker."""
 REPORT = '"ID",'
 """What the first line of ncu's CSV begins with, which names the columns."""
 LEAST_KERNEL_S = 0.5e-6
