@@ -22,7 +22,11 @@ OWN_BATCHES, OWN_CALLS = 2, 16
 ALONE_MODES: tuple[LaunchMode, ...] = ("graph", "stream")
 LATE, LATE_S = 0.2, 1e-3
 """How much longer than alone publishing may take, relative and absolute, before a window does not count. Contexts that take turns
-do not need this bound: what it takes longer counts in any case. Honest windows were 0.05 ms late at most."""
+do not need this bound: what it takes longer counts in any case."""
+CHANGE, CHANGE_S = 1 / 2, 150e-6
+"""How much longer publishing must take before that counts: this share of the judge's own part of a call alone, and at most this
+many seconds. That part is two changes of context, and another kernel needs these, too: none can run in less. Below it is the copy
+itself, whose rate depends on where its buffers lie (docs/measurements/judge.md, "What was a process's level")."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,16 @@ class Overhead:
     alone_publish_s: float = 0.0
 
     def late_s(self, window: WindowResult, calls: int) -> float:
-        """How much longer than on an idle GPU publishing the inputs of that many calls took. Late where it is far longer."""
+        """How much longer than on an idle GPU publishing the inputs of that many calls took. Late where it is far longer.
+
+        0 where it is so little that no kernel can have run meanwhile.
+        """
         alone_s = self.alone_publish_s + (calls - 1) * (self.publish_s - self.alone_publish_s) / (self.calls - 1)
-        late_s = max(0.0, window.publish_s - alone_s)
+        late_s = window.publish_s - alone_s
         if late_s > LATE * alone_s + LATE_S:
             text = f"Something ran on the GPU while inputs were published: {late_s * 1e3:.3g} ms more than {alone_s * 1e3:.3g} ms"
             raise Late("cheated", text)
-        return late_s
+        return late_s if late_s > min([CHANGE_S, *(CHANGE * each_s for each_s in self.alone_s.values())]) else 0.0
 
 
 def usual(processes: Sequence[Sequence[Overhead]]) -> list[Overhead]:

@@ -48,13 +48,23 @@ def timed(*processes: timing.ShapeTiming) -> Any:
 
 @pytest.mark.parametrize(
     ("publish_us", "calls", "late_us"),
-    [(100, 10, 0), (130, 10, 30), (90, 10, 0), (50, 5, 0), (57, 5, 7), (10, 1, 0), (12, 1, 2)],
-    ids=["in time", "late", "early", "half", "half and late", "alone", "alone and late"],
+    [(1000, 10, 0), (1140, 10, 0), (1160, 10, 160), (900, 10, 0), (500, 5, 0), (680, 5, 180), (100, 1, 0), (250, 1, 150)],
+    ids=["in time", "slow copy", "late", "early", "half", "half and late", "alone", "alone and late"],
 )
 def test_publishing_for_longer_than_alone_counts(publish_us: float, calls: int, late_us: float) -> None:
-    """What runs on the GPU meanwhile could work on the inputs, and takes turns with the copy."""
-    overhead = Overhead(OVERHEAD_S, 10, 100e-6, {}, 10e-6)
+    """What runs on the GPU meanwhile could work on the inputs, and takes turns with the copy. Two changes take 290 us."""
+    overhead = Overhead(OVERHEAD_S, 10, 1000e-6, {"graph": 290e-6, "stream": 288e-6}, 100e-6)
     assert overhead.late_s(WindowResult(1e-3, publish_us / 1e6, (), {}), calls) == pytest.approx(late_us / 1e6)
+
+
+def test_the_least_lateness_that_counts_follows_the_change_of_context() -> None:
+    """A GPU that changes faster lets another kernel run in less. A large output makes its copy longer, and no change."""
+    window = WindowResult(1e-3, 1060e-6, (), {})
+    for change_us, late_us in ((90, 60), (130, 0), (290, 0), (900, 0)):
+        overhead = Overhead(OVERHEAD_S, 10, 1000e-6, {"graph": change_us / 1e6, "stream": 1e-3}, 100e-6)
+        assert overhead.late_s(window, 10) == pytest.approx(late_us / 1e6)
+    late = replace(window, publish_s=1151e-6)
+    assert Overhead(OVERHEAD_S, 10, 1000e-6, {"graph": 900e-6}, 100e-6).late_s(late, 10) == pytest.approx(151e-6)
 
 
 def test_publishing_for_far_longer_is_tried_again() -> None:
