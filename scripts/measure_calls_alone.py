@@ -26,7 +26,8 @@ from pathlib import Path
 
 from arena import catalog, paths
 from arena.errors import ArenaError
-from arena.judge import buffers, building, evaluation, problem_code, timing, worker_client
+from arena.judge import buffers, building, problem_code, timing, worker_client
+from arena.judge.anchor import Anchor
 from arena.judge.context import ScoringContext, Stopwatch, shape_text
 from arena.judge.device.detect import open_device
 from arena.judge.overhead import measure_overhead
@@ -111,7 +112,7 @@ def measured(options: argparse.Namespace, first_process: int) -> list[Round]:
             process, mapping, worker = first_process + index, 0, own.worker
             with own:
                 for number in range(options.rounds):
-                    evaluation._settled_gb_s(device.anchor_gb_s)
+                    Anchor(device.anchor_gb_s, GPU.drift).settled_gb_s(wait=False)
                     twin.resume()
                     beside = own_us(context, twin, shapes)
                     if number % 2 == 1:

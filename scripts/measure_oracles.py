@@ -45,7 +45,7 @@ STEPS = {
     "build": "build",
     "check": "check",
     "_window_specs": "window specs",
-    "_settled_gb_s": "trusted copies",
+    "settled_gb_s": "trusted copies",
     "_time_process": "timed",
     "launched_kernels": "evidence",
     "wait_until_ready": "start of workers",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from statistics import median
 
 from arena.errors import ArenaError
 from arena.judge import buffers, building, kernels, timing
+from arena.judge.anchor import Anchor
 from arena.judge.building import Report, Start
 from arena.judge.context import CHECKED_CALLS, ScoringContext, shape_text
 from arena.judge.gpu_window import Unqueued
@@ -21,13 +20,9 @@ from arena.judge.rejection import NotAloneError, Rejection, crowded
 from arena.judge.score_math import median_of_processes, trimmed_mean
 from arena.judge.verify import worse
 from arena.judge.window import WindowSpec
-from arena.judge.worker_client import Uncapturable, Worker
+from arena.judge.worker_client import Uncapturable, Worker, as_judge_failure
 from arena.schema import Errors, Evidence, LaunchMode, Profile
 
-SETTLE_READINGS, SETTLED = 6, 0.005
-"""Readings of the anchor after the first, until two in a row differ by no more than the second number, relative."""
-SETTLE_S, SETTLE_PAUSE_S = 3.0, 0.1
-"""How long the anchor is read on while it is below the usual, and the pause between two readings."""
 LONGEST_WINDOW = 0.25
 """Of the time limit of a window: the longest that one with more calls than before may take, by the calls timed before."""
 WITHOUT_GRAPHS = "call by call: the kernels of a window do not fit into the GPU's queue"
@@ -76,7 +71,7 @@ def run(
     context: ScoringContext,
     profile: Profile,
     start: Start,
-    anchor: Callable[[], float],
+    anchor: Anchor,
     report: Report,
     *,
     counters: kernels.Counters | None = None,
@@ -93,6 +88,9 @@ def run(
     with ExitStack() as stack:
         # A machine with a GPU has spare cores: all workers import torch and compile at once, while nothing is timed.
         workers = building.start_workers(context, start, stack) if context.memory.kind == "cuda" and not shared else []
+        if workers:
+            with as_judge_failure():
+                anchor.settled_gb_s(wait=False)  # what is usual, for the first process: nothing has computed here yet
 
         def prepare(worker: Worker) -> None:
             worker.wait_until_ready(context.memory)
@@ -130,7 +128,7 @@ def run(
                 counters.restart()
             try:
                 # The driver may be taking back the memory of those that ended.
-                _settled_gb_s(anchor, _usual_gb_s(context, results))
+                anchor.settled_gb_s(wait=True)
                 with ExitStack() as stack:
                     workers, overheads = building.built(context, start, stack, shapes_by_process, counters, report)
                     return _time_all(
@@ -169,7 +167,7 @@ def _time_all(
     shapes_by_process: list[tuple[Shape, ...]],
     specs: list[WindowSpec],
     scored: tuple[Shape, ...],
-    anchor: Callable[[], float],
+    anchor: Anchor,
     counters: kernels.Counters | None,
     report: Report,
 ) -> list[ProcessResult]:
@@ -190,7 +188,7 @@ def _time_all(
         # The usual overheads where others have loaded the submission: its kernels could lengthen what is measured.
         parts = usual_overheads[: len(shapes)] if own.replaced else overheads[number - 1]
         with own:
-            result = _time_process(context, own.worker, parts, *arguments, usual_gb_s=_usual_gb_s(context, results))
+            result = _time_process(context, own.worker, parts, *arguments)
         for _ in range(context.sampling.repeats):
             if result.drift() <= context.sampling.drift:
                 break
@@ -208,9 +206,8 @@ def _time_all(
                     # The others may hold all memory: the result stands.
                     result = result.noting([(f"no other process could be had to time it again: {failure}",)] * len(shapes))
                     break
-                usual_gb_s = _usual_gb_s(context, [*results, result])
                 parts = usual_overheads[: len(shapes)]
-                repeated = _time_process(context, another.worker, parts, *arguments, usual_gb_s=usual_gb_s)
+                repeated = _time_process(context, another.worker, parts, *arguments)
                 slower = _slower(context, result, repeated)
                 result = replace(repeated, shapes=slower, dropped=dropped, dropped_evidence=seen_before)
         results.append(result)
@@ -292,15 +289,14 @@ def _time_process(
     context: ScoringContext,
     worker: Worker,
     overheads: list[Overhead],
-    anchor: Callable[[], float],
+    anchor: Anchor,
     shapes: tuple[Shape, ...],
     specs: list[WindowSpec],
     scored: int,
     evidence: Callable[[Worker], tuple[Evidence, ...]] | None,
-    usual_gb_s: float = 0.0,
 ) -> ProcessResult:
     """Time every shape in a worker that was built: scored ones first. `evidence` comes last."""
-    before_gb_s = _settled_gb_s(anchor, usual_gb_s)
+    before_gb_s = anchor.settled_gb_s(wait=True)
     arguments = list(zip(shapes, specs, overheads, strict=True))
     with context.stopwatch.phase("benchmark"):
         buffers.reserve_for(context, worker, [(shape, spec.calls) for shape, spec in zip(shapes, specs, strict=True)])
@@ -308,35 +304,12 @@ def _time_process(
     worker.freeze()
     # Before the worker ends: for some time after that the driver is busy taking its memory back. And before the latency shapes:
     # what a submission does on them cannot have the scored shapes timed again.
-    anchors = (before_gb_s, _settled_gb_s(anchor))
+    anchors = (before_gb_s, anchor.settled_gb_s(wait=False))
     with context.stopwatch.phase("benchmark"):
         timed += [_time(context, worker, *each) for each in arguments[scored:]]
     with context.stopwatch.phase("evidence"):
         launched = evidence(worker) if evidence else ()
     return ProcessResult(tuple(timed), launched, anchors)
-
-
-def _usual_gb_s(context: ScoringContext, results: list[ProcessResult]) -> float:
-    """What the anchor should reach, by its rates beside these processes; 0 before the first."""
-    rates = [rate for result in results for rate in result.anchors_gb_s]
-    return (1 - context.sampling.drift) * max(rates) if rates else 0.0
-
-
-def _settled_gb_s(anchor: Callable[[], float], usual_gb_s: float = 0.0) -> float:
-    """The anchor's rate once it stops moving: after a worker ends, the driver is busy taking its memory back.
-
-    It may do so at an even pace, so a rate below `usual_gb_s` is read again for some seconds.
-    """
-    until_s, last = time.monotonic() + SETTLE_S, anchor()
-    for number in count(1):
-        now = anchor()
-        settled = abs(now / last - 1) <= SETTLED or number >= SETTLE_READINGS
-        if settled and (now >= usual_gb_s or time.monotonic() > until_s):
-            break
-        if now < usual_gb_s:
-            time.sleep(SETTLE_PAUSE_S)
-        last = now
-    return now
 
 
 def _check_one_by_one(context: ScoringContext, worker: Worker, shapes: tuple[Shape, ...], report: Report) -> Errors:

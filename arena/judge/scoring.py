@@ -16,6 +16,7 @@ import torch
 import arena
 from arena.errors import ArenaError, JudgeError, message_of
 from arena.judge import evaluation, kernels, problem_code, reading, similar, timing, worker_client
+from arena.judge.anchor import Anchor
 from arena.judge.building import Report
 from arena.judge.context import SHORTEST_CALL_S, ScoringContext, Stopwatch, shape_text
 from arena.judge.device import nvml
@@ -103,7 +104,7 @@ def score(
                 reads = sampling.kernels and sampling.counters and hardware.profile == "gpu" and not shared
                 counters = stack.enter_context(kernels.counters(context, start)) if reads else None
                 throttled = set[str]()
-                anchor, profile = partial(_watched, device, throttled), hardware.profile
+                anchor, profile = Anchor(partial(_watched, device, throttled), sampling.drift), hardware.profile
                 try:
                     processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)
                 except Rejection as rejection:

@@ -57,7 +57,7 @@ def test_publishing_for_longer_than_alone_counts(publish_us: float, calls: int, 
     assert overhead.late_s(WindowResult(1e-3, publish_us / 1e6, (), {}), calls) == pytest.approx(late_us / 1e6)
 
 
-def test_the_least_lateness_that_counts_follows_the_change_of_context() -> None:
+def test_what_lateness_counts_follows_the_change_of_context() -> None:
     """A GPU that changes faster lets another kernel run in less. A large output makes its copy longer, and no change."""
     window = WindowResult(1e-3, 1060e-6, (), {})
     for change_us, late_us in ((90, 60), (130, 0), (290, 0), (900, 0)):

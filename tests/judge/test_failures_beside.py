@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 from arena.errors import SandboxError
 from arena.judge import buffers, building, evaluation, kernels
+from arena.judge.anchor import Anchor
 from arena.judge.evaluation import ProcessResult
 from arena.judge.gpu_window import Unqueued
 from arena.judge.overhead import Overhead
@@ -166,13 +167,12 @@ def run(steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
         "_check": lambda *a: None,
         "_window_specs": lambda *a: ([SPEC], [SPEC._replace(launch_mode="stream")]),
         "_enlarged": lambda *a: [larger],
-        "_settled_gb_s": lambda *a: 100.0,
     }.items():
         monkeypatch.setattr(evaluation, name, value)
     monkeypatch.setattr(buffers, "reserve_for", lambda *a, **k: None)
     monkeypatch.setattr(building, "build", lambda *a: None)
     monkeypatch.setattr(building, "built", lambda *a: ([], []))
-    evaluation.run(CONTEXT, "gpu", start, lambda: 100.0, lambda text: None)
+    evaluation.run(CONTEXT, "gpu", start, Anchor(lambda: 100.0, 0.03), lambda text: None)
 
 
 def test_others_on_the_gpu_are_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from arena.errors import DataError
 from arena.files import documents
 from arena.files.text import render
 from arena.judge import evaluation, problem_code, worker_client
+from arena.judge.anchor import Anchor
 from arena.judge.context import ScoringContext, Stopwatch
 from arena.judge.device.detect import open_device
 from arena.judge.sampling import CPU
@@ -147,7 +148,7 @@ def test_drift_on_latency_shapes_retimes_nothing(tmp_path: Path) -> None:
         submission = Submission(source.encode(), hashlib.sha256(source.encode()).hexdigest())
         how: dict[str, Any] = {"cpus": device.cpus, "gpu": None, "env": device.env, "logs": None, "total_limit_s": 300.0}
         start = partial(worker_client.start, submission, sandbox=bwrap, **how)
-        [process] = evaluation.run(context, "cpu", start, anchor, lambda _: None)
+        [process] = evaluation.run(context, "cpu", start, Anchor(anchor, few.drift), lambda _: None)
     assert time.monotonic() - readings[0] > 3.0
     assert process.shapes[1].windows_s[0] > 1
     assert process.anchors_gb_s == (100.0, 100.0)
