@@ -13,10 +13,13 @@ WAIT_S, PAUSE_S = 3.0, 0.1
 
 
 class Anchor:
-    """`read` gives the copy's rate in GB/s. One is usual that is less than the fastest so far by at most `drift`, relative."""
+    """`read` gives the copy's rate in GB/s. One is usual that is less than the fastest so far by at most `drift`, relative.
 
-    def __init__(self, read: Callable[[], float], drift: float) -> None:
-        self._read, self._drift, self._fastest_gb_s = read, drift, 0.0
+    `idle_gb_s` is the rate before any worker has started; 0 where it is not known.
+    """
+
+    def __init__(self, read: Callable[[], float], drift: float, idle_gb_s: float = 0.0) -> None:
+        self._read, self._drift, self._fastest_gb_s = read, drift, idle_gb_s
 
     def settled_gb_s(self, *, wait: bool) -> float:
         """The rate once it stops moving: after memory was given back, the driver is busy clearing it.

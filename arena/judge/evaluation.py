@@ -20,7 +20,7 @@ from arena.judge.rejection import NotAloneError, Rejection, crowded
 from arena.judge.score_math import median_of_processes, trimmed_mean
 from arena.judge.verify import worse
 from arena.judge.window import WindowSpec
-from arena.judge.worker_client import Uncapturable, Worker, as_judge_failure
+from arena.judge.worker_client import Uncapturable, Worker
 from arena.schema import Errors, Evidence, LaunchMode, Profile
 
 LONGEST_WINDOW = 0.25
@@ -88,9 +88,6 @@ def run(
     with ExitStack() as stack:
         # A machine with a GPU has spare cores: all workers import torch and compile at once, while nothing is timed.
         workers = building.start_workers(context, start, stack) if context.memory.kind == "cuda" and not shared else []
-        if workers:
-            with as_judge_failure():
-                anchor.settled_gb_s(wait=False)  # what is usual, for the first process: nothing has computed here yet
 
         def prepare(worker: Worker) -> None:
             worker.wait_until_ready(context.memory)

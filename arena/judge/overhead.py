@@ -22,11 +22,11 @@ OWN_BATCHES, OWN_CALLS = 2, 16
 ALONE_MODES: tuple[LaunchMode, ...] = ("graph", "stream")
 LATE, LATE_S = 0.2, 1e-3
 """How much longer than alone publishing may take, relative and absolute, before a window does not count. Contexts that take turns
-do not need this bound: what it takes longer counts in any case."""
-CHANGE, CHANGE_S = 1 / 2, 150e-6
-"""How much longer publishing must take before that counts: this share of the judge's own part of a call alone, and at most this
-many seconds. That part is two changes of context, and another kernel needs these, too: none can run in less. Below it is the copy
-itself, whose rate depends on where its buffers lie (docs/measurements/judge.md, "What was a process's level")."""
+do not need this bound: lateness counts."""
+CHANGE, CHANGE_S = 0.4, 120e-6
+"""From what lateness on it counts: this share of two changes of context, and at most this many seconds. A kernel that runs while
+inputs are published needs these two, and none can run in less. Below is the copy itself, whose rate depends on where its buffers
+lie: windows of 14 GB came 84 us late at most (docs/measurements/judge.md, "What was a process's level")."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,31 @@ class Overhead:
     """In the windows that it was measured with: as many as those of the fastest possible kernel have."""
     publish_s: float = 0.0
     """Publishing the inputs of such a window on an idle GPU."""
+    few: int = 1
+    """The calls of a smaller window,"""
+    few_publish_s: float = 0.0
+    """and publishing its inputs."""
     alone_s: Mapping[LaunchMode, float] = field(default_factory=dict)
     """The judge's own part of the time of one call alone, which is less where no graph has to start."""
     alone_publish_s: float = 0.0
+    """Publishing the inputs of such a call, and making its outputs wrong."""
+    changes_s: float = 0.0
+    """At most what two changes of context take: a call alone, less the least time in which its outputs can be copied."""
 
     def late_s(self, window: WindowResult, calls: int) -> float:
         """How much longer than on an idle GPU publishing the inputs of that many calls took. Late where it is far longer.
 
         0 where it is so little that no kernel can have run meanwhile.
         """
-        alone_s = self.alone_publish_s + (calls - 1) * (self.publish_s - self.alone_publish_s) / (self.calls - 1)
+        alone_s = self.alone_publish_s
+        if calls > 1:
+            for_each_s = (self.publish_s - self.few_publish_s) / max(self.calls - self.few, 1)
+            alone_s = self.publish_s - (self.calls - calls) * for_each_s
         late_s = window.publish_s - alone_s
         if late_s > LATE * alone_s + LATE_S:
             text = f"Something ran on the GPU while inputs were published: {late_s * 1e3:.3g} ms more than {alone_s * 1e3:.3g} ms"
             raise Late("cheated", text)
-        return late_s if late_s > min([CHANGE_S, *(CHANGE * each_s for each_s in self.alone_s.values())]) else 0.0
+        return late_s if late_s > min(CHANGE * self.changes_s, CHANGE_S) else 0.0
 
 
 def usual(processes: Sequence[Sequence[Overhead]]) -> list[Overhead]:
@@ -86,13 +96,18 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> O
         play = partial(gpu_window.run, worker, sets, unread, lambda: None, launch_mode, sampling.sample, limit_s, alone=alone)
         return retried(play)
 
-    own = [windows("graph", calls)[0] for _ in runs][1:]
-    count = min(calls, OWN_CALLS)
+    few, count = min(calls, sampling.min_calls), min(calls, OWN_CALLS)
+    smaller, own = ([windows("graph", number)[0] for _ in runs][1:] for number in (few, calls))
     alone = {mode: [each for _ in range(OWN_BATCHES) for each in windows(mode, count, alone=0)] for mode in ALONE_MODES}
+    alone_s = {mode: median(window.elapsed_s for window in some) - own_s / calls for mode, some in alone.items()}
+    copied_s = 2 * sets.output_layout.set_bytes / (context.device.bandwidth_gb_s * 1e9)
     return Overhead(
         median(window.elapsed_s for window in own) - own_s,
         calls,
         median(window.publish_s for window in own),
-        {mode: median(window.elapsed_s for window in some) - own_s / calls for mode, some in alone.items()},
+        few,
+        median(window.publish_s for window in smaller),
+        alone_s,
         median(window.publish_s for some in alone.values() for window in some),
+        min(alone_s.values()) - copied_s,
     )

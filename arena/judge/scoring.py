@@ -95,7 +95,7 @@ def score(
             sampling = replace(sampling or published, cold_bytes=published.cold_bytes)
             given = (device.record, device.memory, sampling, seeds, stopwatch, notes, device.strangers)
             context = ScoringContext(problem, code, *given)
-            before = device.conditions()
+            before, idle_gb_s = device.conditions(), _idle_gb_s(device, shared=shared)
             start = partial(worker_client.start, submission, sandbox=sandbox, logs=logs, total_limit_s=sampling.total_limit_s)
             start = partial(start, cpus=device.cpus, gpu=device.gpu, env=device.env, note=notes.append)
             start = partial(start, absent=problem.absent_libraries, packages=packages)
@@ -104,7 +104,7 @@ def score(
                 reads = sampling.kernels and sampling.counters and hardware.profile == "gpu" and not shared
                 counters = stack.enter_context(kernels.counters(context, start)) if reads else None
                 throttled = set[str]()
-                anchor, profile = Anchor(partial(_watched, device, throttled), sampling.drift), hardware.profile
+                anchor, profile = Anchor(partial(_watched, device, throttled), sampling.drift, idle_gb_s), hardware.profile
                 try:
                     processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)
                 except Rejection as rejection:
@@ -164,6 +164,17 @@ def _require_alone(rejection: Rejection, pids: Sequence[int]) -> None:
     """NotAloneError where the GPU's memory was short for the submission, and these processes of others have much of it."""
     if pids and rejection.verdict == "crashed" and SHORT_ON_GPU.search(rejection.message):
         raise NotAloneError(pids, rejection.message) from None
+
+
+def _idle_gb_s(device: OpenDevice, *, shared: bool) -> float:
+    """The trusted copy's rate on a GPU while no worker has started. What slows the GPU down now is no matter of this score."""
+    if device.memory.kind == "host" or shared:
+        return 0.0
+    try:
+        return device.anchor_gb_s()
+    except Rejection:
+        text = "before any worker started, the GPU did not end a copy of the judge's"
+        raise JudgeError(f"{text}: a kernel of another program may hold it; end that or choose another GPU") from None
 
 
 def _watched(device: OpenDevice, throttled: set[str]) -> float:

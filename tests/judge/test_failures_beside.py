@@ -24,6 +24,7 @@ from arena.schema import Evidence, Kernel
 SHAPE = {"N": 1}
 SPEC = WindowSpec("graph", 8)
 OVERHEAD = Overhead(0.0)
+STEADY = Anchor(lambda: 1.0, 0.03)
 TIMED = ShapeTiming("graph", 8, (8e-3,), (), OVERHEAD, {})
 PROBLEM = SimpleNamespace(shapes={"gpu": (SHAPE,)}, timed=lambda profile: (SHAPE,))
 CONTEXT: Any = SimpleNamespace(
@@ -71,7 +72,7 @@ def test_a_result_stands_where_no_other_process_can_be_had(
     def timed() -> list[ProcessResult]:
         own = building.OwnWorker(start, lambda worker: None)
         counters = object() if others else None  # their worker is loaded, too
-        arguments = ([own], [[OVERHEAD]], start, [(SHAPE,)], [SPEC], (SHAPE,), lambda: 1.0, counters, lambda text: None)
+        arguments = ([own], [[OVERHEAD]], start, [(SHAPE,)], [SPEC], (SHAPE,), STEADY, counters, lambda text: None)
         return evaluation._time_all(CONTEXT, *arguments)  # type: ignore[arg-type]
 
     if not stands:
@@ -101,7 +102,7 @@ def test_no_lucky_process_is_had_in_the_place_of_another(again: float, counted: 
     monkeypatch.setattr(building, "build", lambda *a: None)
     monkeypatch.setattr(evaluation, "_time_process", time_process)
     own = building.OwnWorker(start, lambda worker: None)
-    arguments = ([own], [[OVERHEAD]], start, [(SHAPE,)], [SPEC], (SHAPE,), lambda: 1.0, None, lambda text: None)
+    arguments = ([own], [[OVERHEAD]], start, [(SHAPE,)], [SPEC], (SHAPE,), STEADY, None, lambda text: None)
     (result,) = evaluation._time_all(CONTEXT, *arguments)  # type: ignore[arg-type]
     assert result.dropped == ((100.0, 50.0),)
     assert result.shapes[0].windows_s == pytest.approx([counted * window_s for window_s in TIMED.windows_s])
@@ -121,7 +122,7 @@ def test_a_replaced_worker_has_the_usual_overhead(monkeypatch: pytest.MonkeyPatc
     own[0].end()
     own[0].replace()
     overheads = [[Overhead(0.0, alone_s={"graph": alone_s})] for alone_s in (9.0, 1.0, 2.0)]
-    arguments = (own, overheads, start, [(SHAPE,)] * 3, [SPEC], (SHAPE,), lambda: 1.0, None, lambda text: None)
+    arguments = (own, overheads, start, [(SHAPE,)] * 3, [SPEC], (SHAPE,), STEADY, None, lambda text: None)
     evaluation._time_all(CONTEXT, *arguments)  # type: ignore[arg-type]
     assert taken == [2.0, 1.0, 2.0]
 
@@ -145,7 +146,7 @@ def test_what_every_process_launches_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     sampling = SimpleNamespace(**{**vars(CONTEXT.sampling), "kernels": True})
     context: Any = SimpleNamespace(**{**vars(CONTEXT), "memory": SimpleNamespace(kind="cuda"), "sampling": sampling})
     own = [building.OwnWorker(start, lambda worker: None) for _ in range(3)]
-    arguments = (own, [[OVERHEAD]] * 3, start, [(SHAPE,)] * 3, [SPEC], (SHAPE,), lambda: 1.0, counters, lambda text: None)
+    arguments = (own, [[OVERHEAD]] * 3, start, [(SHAPE,)] * 3, [SPEC], (SHAPE,), STEADY, counters, lambda text: None)
     results = evaluation._time_all(context, *arguments)  # type: ignore[arg-type]
     assert asked == [None, None, None, counters]
     names = [[each.kernels[0].name for each in result.all_evidence()] for result in results]

@@ -12,6 +12,7 @@ from arena.judge.sampling import CPU, GPU  # noqa: E402
 from arena.judge.sets import WindowResult  # noqa: E402
 
 CALLS, SPIN_S, PART_S = 40, 2e-6, {None: 290e-6, "graph": 320e-6, "stream": 315e-6}
+OUTPUT_BYTES, GB_S, SET_S = 6_000_000, 1000.0, 25e-6
 
 
 class Worker:
@@ -26,7 +27,8 @@ class Worker:
     def window(self, sets: Any, inputs: Any, prepare: Any, launch_mode: Any, *how: Any, alone: int | None) -> list[WindowResult]:
         self.stopped = True
         if alone is None:
-            return [WindowResult(PART_S[None] + len(inputs) * SPIN_S, 1e-4, inputs, {})]
+            # The judge's own calls are all made, however many sets are published.
+            return [WindowResult(PART_S[None] + CALLS * SPIN_S, len(inputs) * SET_S, inputs, {})]
         late = [1e-3] * 4  # a machine that takes its time
         usual = [PART_S[launch_mode] + SPIN_S] * (len(inputs) - 1 - len(late))
         return [WindowResult(elapsed_s, 1e-5, inputs, {}, False) for elapsed_s in late + usual]
@@ -35,25 +37,28 @@ class Worker:
 def test_own_calls_are_taken_off_the_windows_that_they_were_in(monkeypatch):
     """Windows that come late are no part of what a call costs: that would be taken off the submission's."""
     monkeypatch.setattr(gpu_window, "run", Worker.window)
-    monkeypatch.setattr(overhead, "place", lambda *where: None)
-    memory = SimpleNamespace(kind="cuda")
-    context: Any = SimpleNamespace(sampling=GPU, most_calls=lambda shape: CALLS, memory=memory)
+    placed = SimpleNamespace(output_layout=SimpleNamespace(set_bytes=OUTPUT_BYTES))
+    monkeypatch.setattr(overhead, "place", lambda *where: placed)
+    memory, device = SimpleNamespace(kind="cuda"), SimpleNamespace(bandwidth_gb_s=GB_S)
+    context: Any = SimpleNamespace(sampling=GPU, most_calls=lambda shape: CALLS, memory=memory, device=device)
     worker: Any = Worker()
     found = overhead.measure_overhead(context, worker, {"N": 1})
     assert found.window_s == pytest.approx(PART_S[None])
     assert found.alone_s == pytest.approx({mode: PART_S[mode] for mode in ("graph", "stream")})
-    assert (found.calls, found.publish_s, found.alone_publish_s) == (CALLS, 1e-4, 1e-5)
+    assert (found.calls, found.publish_s, found.alone_publish_s) == (CALLS, CALLS * SET_S, 1e-5)
+    assert (found.few, found.few_publish_s) == (GPU.min_calls, GPU.min_calls * SET_S)
+    assert found.changes_s == pytest.approx(PART_S["stream"] - 12e-6)  # 6 MB are read and written
 
 
 def test_a_process_timed_again_has_the_median_of_all(monkeypatch):
     """Its own is not known: when it starts, others have loaded the submission. The dropped process's would be a guess."""
 
     def measured(*each: float) -> list[overhead.Overhead]:
-        return [overhead.Overhead(alone_s, 40, 1e-4, {"graph": alone_s, "stream": 2 * alone_s}, 1e-5) for alone_s in each]
+        return [overhead.Overhead(alone_s, 40, alone_s={"graph": alone_s, "stream": 2 * alone_s}) for alone_s in each]
 
     # The first process alone times the last shape, which is not scored.
     scored, latency = overhead.usual([measured(300e-6, 1e-6), measured(310e-6), measured(304e-6)])
-    assert scored == overhead.Overhead(300e-6, 40, 1e-4, {"graph": 304e-6, "stream": 608e-6}, 1e-5)
+    assert scored == overhead.Overhead(300e-6, 40, alone_s={"graph": 304e-6, "stream": 608e-6})
     assert latency == measured(1e-6)[0]
 
 

@@ -121,7 +121,7 @@ class CudaMemory:
 
     Freezing the worker's processes does not stop their kernels: kernels queued before could wait for inputs to arrive and work on
     them ahead. So inputs are made in staging, which only the judge has, and published in one copy just before the gate opens.
-    Contexts share a GPU by time slices, so work of another context meanwhile lengthens that copy by as much.
+    Contexts share a GPU by time slices, so work of another context meanwhile lengthens that copy by as much, and by two changes.
     """
 
     kind: Literal["host", "cuda"] = "cuda"
