@@ -83,11 +83,12 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> O
     """
     sampling, limit_s, calls = context.sampling, context.sampling.first_call_limit_s, context.most_calls(shape)
     sets = place(context, worker, shape, "public", calls)
-    runs = range(1 + sampling.empty_windows)  # the first is slow: it wakes the device
     if context.memory.kind == "host":
         poison(sets, calls, seed=secrets.randbits(63))  # touches its pages, as every call does before they are copied
-        empty_s = [public_window(context, worker, sets, shape, 0, "call", limit_s).elapsed_s for _ in runs]
-        return Overhead(min(empty_s[1:]))
+        empty_s = [
+            public_window(context, worker, sets, shape, 0, "call", limit_s).elapsed_s for _ in range(1 + sampling.empty_windows)
+        ]
+        return Overhead(min(empty_s[1:]))  # the first is slow
     own_s = worker.order("capture", limit_s=limit_s)
 
     def windows(launch_mode: LaunchMode, count: int, alone: int | None = None) -> list[WindowResult]:
@@ -97,7 +98,8 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> O
         return retried(play)
 
     few, count = min(calls, sampling.min_calls), min(calls, OWN_CALLS)
-    smaller, own = ([windows("graph", number)[0] for _ in runs][1:] for number in (few, calls))
+    windows("graph", few)  # slow: it wakes the device
+    smaller, own = ([windows("graph", number)[0] for _ in range(sampling.empty_windows)] for number in (few, calls))
     alone = {mode: [each for _ in range(OWN_BATCHES) for each in windows(mode, count, alone=0)] for mode in ALONE_MODES}
     alone_s = {mode: median(window.elapsed_s for window in some) - own_s / calls for mode, some in alone.items()}
     copied_s = 2 * sets.output_layout.set_bytes / (context.device.bandwidth_gb_s * 1e9)
