@@ -61,10 +61,13 @@ def main() -> None:
     alone_us = [copy_us(memory, *pair) for _ in range(options.times)]
     usual_us = statistics.median(alone_us)
     with subprocess.Popen([sys.executable, __file__, "--beside"], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        other.stdout.readline()  # it has begun
-        beside_us = [copy_us(memory, *pair) for _ in range(options.times)]
-        other.kill()
+        try:
+            assert other.stdout is not None
+            if not other.stdout.readline():
+                sys.exit("the other process did not start")
+            beside_us = [copy_us(memory, *pair) for _ in range(options.times)]
+        finally:
+            other.kill()
     print("\n| late by, us | by itself | beside another process |\n|---|---|---|")
     counts = [Counter(bound_of(time_us - usual_us) for time_us in times_us) for times_us in (alone_us, beside_us)]
     for bound in sorted(set().union(*counts)):

@@ -10,6 +10,17 @@ READINGS, SETTLED = 6, 0.005
 """Readings after the first, until two in a row differ by no more than the second number, relative."""
 WAIT_S, PAUSE_S = 3.0, 0.1
 """How long it is read on while it is below the usual, and the pause between two readings."""
+IDLE_READINGS, IDLE_PAUSE_S = 5, 0.1
+"""How often it is read before any worker starts, and the pause after each reading."""
+
+
+def fastest_gb_s(read: Callable[[], float]) -> float:
+    """The fastest of several readings, GB/s: the driver may still be clearing memory that a score before gave back."""
+    rates = list[float]()
+    for _ in range(IDLE_READINGS):
+        rates.append(read())
+        time.sleep(IDLE_PAUSE_S)
+    return max(rates)
 
 
 class Anchor:

@@ -25,8 +25,8 @@ LATE, LATE_S = 0.2, 1e-3
 do not need this bound: lateness counts."""
 CHANGE, CHANGE_S = 0.4, 120e-6
 """From what lateness on it counts: this share of two changes of context, and at most this many seconds. A kernel that runs while
-inputs are published needs these two, and none can run in less. Below is the copy itself, whose rate depends on where its buffers
-lie: windows of 14 GB came 84 us late at most (docs/measurements/judge.md, "What was a process's level")."""
+inputs are published needs these two: none made a copy less than 300 us late. Below is the copy itself, whose rate depends on
+where its buffers lie: 14 GB came 84 us late at most (docs/measurements/judge.md, "What was a process's level")."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Overhead:
     def late_s(self, window: WindowResult, calls: int) -> float:
         """How much longer than on an idle GPU publishing the inputs of that many calls took. Late where it is far longer.
 
-        0 where it is so little that no kernel can have run meanwhile.
+        0 where it is too little for a kernel to have run meanwhile.
         """
         alone_s = self.alone_publish_s
         if calls > 1:
-            for_each_s = (self.publish_s - self.few_publish_s) / max(self.calls - self.few, 1)
+            for_each_s = (self.publish_s - self.few_publish_s) / (self.calls - self.few)
             alone_s = self.publish_s - (self.calls - calls) * for_each_s
         late_s = window.publish_s - alone_s
         if late_s > LATE * alone_s + LATE_S:
@@ -97,7 +97,7 @@ def measure_overhead(context: ScoringContext, worker: Worker, shape: Shape) -> O
         play = partial(gpu_window.run, worker, sets, unread, lambda: None, launch_mode, sampling.sample, limit_s, alone=alone)
         return retried(play)
 
-    few, count = min(calls, sampling.min_calls), min(calls, OWN_CALLS)
+    few, count = min(calls // 2, sampling.min_calls), min(calls, OWN_CALLS)
     windows("graph", few)  # slow: it wakes the device
     smaller, own = ([windows("graph", number)[0] for _ in range(sampling.empty_windows)] for number in (few, calls))
     alone = {mode: [each for _ in range(OWN_BATCHES) for each in windows(mode, count, alone=0)] for mode in ALONE_MODES}

@@ -15,8 +15,7 @@ import torch
 
 import arena
 from arena.errors import ArenaError, JudgeError, message_of
-from arena.judge import evaluation, kernels, problem_code, reading, similar, timing, worker_client
-from arena.judge.anchor import Anchor
+from arena.judge import anchor, evaluation, kernels, problem_code, reading, similar, timing, worker_client
 from arena.judge.building import Report
 from arena.judge.context import SHORTEST_CALL_S, ScoringContext, Stopwatch, shape_text
 from arena.judge.device import nvml
@@ -104,9 +103,9 @@ def score(
                 reads = sampling.kernels and sampling.counters and hardware.profile == "gpu" and not shared
                 counters = stack.enter_context(kernels.counters(context, start)) if reads else None
                 throttled = set[str]()
-                anchor, profile = Anchor(partial(_watched, device, throttled), sampling.drift, idle_gb_s), hardware.profile
+                beside = anchor.Anchor(partial(_watched, device, throttled), sampling.drift, idle_gb_s)
                 try:
-                    processes = evaluation.run(context, profile, start, anchor, report, counters=counters, shared=shared)
+                    processes = evaluation.run(context, hardware.profile, start, beside, report, counters=counters, shared=shared)
                 except Rejection as rejection:
                     _require_alone(rejection, () if shared else device.strangers(TAKEN_BYTES))
                     raise
@@ -171,7 +170,7 @@ def _idle_gb_s(device: OpenDevice, *, shared: bool) -> float:
     if device.memory.kind == "host" or shared:
         return 0.0
     try:
-        return device.anchor_gb_s()
+        return anchor.fastest_gb_s(device.anchor_gb_s)
     except Rejection:
         text = "before any worker started, the GPU did not end a copy of the judge's"
         raise JudgeError(f"{text}: a kernel of another program may hold it; end that or choose another GPU") from None

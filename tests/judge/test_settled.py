@@ -81,7 +81,8 @@ def stuck() -> float:
 
 @pytest.mark.parametrize(("kind", "shared", "known"), [("cuda", False, 4020.0), ("cuda", True, 0.0), ("host", False, 0.0)])
 def test_a_gpu_of_its_own_has_a_usual_rate_at_once(kind: str, shared: bool, known: float) -> None:
-    device: Any = SimpleNamespace(memory=SimpleNamespace(kind=kind), anchor_gb_s=lambda: 4020.0 if known else stuck())
+    rates = iter([3650.0, 3650.0, 4020.0, 4018.0, 4019.0])  # the memory of a score before is cleared first
+    device: Any = SimpleNamespace(memory=SimpleNamespace(kind=kind), anchor_gb_s=lambda: next(rates) if known else stuck())
     assert scoring._idle_gb_s(device, shared=shared) == known
 
 
