@@ -45,6 +45,7 @@ STEPS = {
     "build": "build",
     "check": "check",
     "_window_specs": "window specs",
+    "fastest_gb_s": "trusted copies",
     "settled_gb_s": "trusted copies",
     "_time_process": "timed",
     "launched_kernels": "evidence",
