@@ -162,6 +162,19 @@ def test_a_shape_that_waits_for_another_has_as_many_calls():
 
 
 @pytest.mark.slow
+def test_the_idle_rate_is_usual_from_the_first_process_on(monkeypatch):
+    rates = list[float]()
+
+    def run(context, profile, start, anchor, report, **named):
+        rates.append(anchor._fastest_gb_s)
+        raise Rejection("crashed", "stopped here")
+
+    monkeypatch.setattr(scoring, "_idle_gb_s", lambda device, *, shared: 123.0)
+    monkeypatch.setattr(evaluation, "run", run)
+    assert scored(HONEST).message == "stopped here"
+    assert rates == [123.0]
+
+
 @needs_sandbox
 @pytest.mark.parametrize("reasons", ["none", "unknown", "hardware slowdown, power brake"])
 def test_a_score_on_a_slowed_device_is_unsteady(reasons, monkeypatch, capsys):
