@@ -4,8 +4,9 @@
 
 The judge publishes a window's inputs by one copy, from a buffer that only it has to one that the worker maps. How fast that is
 depends on where in memory the two lie: the first table has each of several pairs, taken one after the other. The second counts by
-how much the copies of one pair come late while another process runs a kernel of 2 us from time to time. Such a kernel needs two
-changes of context, so no copy that it interrupts is only a little late (`overhead.py` relies on that).
+how much the copies of one pair come late while another process runs a kernel of 2 us from time to time: with torch, or in a
+context that holds no more than one thread needs. Such a kernel needs two changes of context, so no copy that it interrupts is
+only a little late (`overhead.py` relies on that).
 """
 
 from __future__ import annotations
@@ -17,13 +18,33 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import torch
+from cuda.bindings import driver
 
 from arena.judge.device.gpu_memory import CudaMemory
 from arena.judge.device.memory import Buffer
+from arena.judge.worker.cuda_driver import call
 
 SPIN_CYCLES, MOST_PAUSE_S = 4_000, 0.02
+SPIN = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry spin() {
+    .reg .u64 %begin, %now;
+    .reg .pred %early;
+    mov.u64 %begin, %clock64;
+LOOP:
+    mov.u64 %now, %clock64;
+    sub.u64 %now, %now, %begin;
+    setp.lt.u64 %early, %now, SPIN_CYCLES;
+    @%early bra LOOP;
+    ret;
+}
+""".replace("SPIN_CYCLES", str(SPIN_CYCLES))
+"""The same for a context without torch: one thread, a few registers, no memory."""
 MIB = 1 << 20
 QUEUED_CYCLES = 400_000
 """What the GPU does until all of one copy's steps are queued."""
@@ -38,10 +59,10 @@ def main() -> None:
     parser.add_argument("--set-mb", type=int, default=512, help="MiB of one set")
     parser.add_argument("--places", type=int, default=12, help="pairs of buffers")
     parser.add_argument("--times", type=int, default=300, help="copies beside another process")
-    parser.add_argument("--beside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--beside", choices=OTHERS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.beside:
-        run_beside()
+        run_beside(OTHERS[options.beside])
     memory, size_bytes = CudaMemory(0), options.sets * options.set_mb * MIB
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {size_bytes / 1e9:.1f} GB in each copy\n")
 
@@ -58,20 +79,21 @@ def main() -> None:
             pair = (target, memory.buffer(size_bytes))  # so that the new one lies elsewhere
             source.close()
 
-    alone_us = [copy_us(memory, *pair) for _ in range(options.times)]
-    usual_us = statistics.median(alone_us)
-    with subprocess.Popen([sys.executable, __file__, "--beside"], stdout=subprocess.PIPE, text=True) as other:
-        try:
-            assert other.stdout is not None
-            if not other.stdout.readline():
-                sys.exit("the other process did not start")
-            beside_us = [copy_us(memory, *pair) for _ in range(options.times)]
-        finally:
-            other.kill()
-    print("\n| late by, us | by itself | beside another process |\n|---|---|---|")
-    counts = [Counter(bound_of(time_us - usual_us) for time_us in times_us) for times_us in (alone_us, beside_us)]
+    late_us = {"by itself": [copy_us(memory, *pair) for _ in range(options.times)]}
+    usual_us = statistics.median(late_us["by itself"])
+    for name in OTHERS:
+        with subprocess.Popen([sys.executable, __file__, "--beside", name], stdout=subprocess.PIPE, text=True) as other:
+            try:
+                assert other.stdout is not None
+                if not other.stdout.readline():
+                    sys.exit(f"the other process ({name}) did not start")
+                late_us[f"beside {name}"] = [copy_us(memory, *pair) for _ in range(options.times)]
+            finally:
+                other.kill()
+    print(f"\n| late by, us | {' | '.join(late_us)} |\n|---|{'---|' * len(late_us)}")
+    counts = [Counter(bound_of(time_us - usual_us) for time_us in times_us) for times_us in late_us.values()]
     for bound in sorted(set().union(*counts)):
-        print(f"| below {bound} | {counts[0][bound]} | {counts[1][bound]} |")
+        print(f"| below {bound} | {' | '.join(str(count[bound]) for count in counts)} |")
 
 
 def copy_us(memory: CudaMemory, source: Buffer, target: Buffer) -> float:
@@ -91,14 +113,39 @@ def bound_of(late_us: float) -> float:
     return next((bound for bound in BOUNDS_US if late_us < bound), float("inf"))
 
 
-def run_beside() -> None:
-    """Run a short kernel at random times, until killed."""
+def spin_with_torch() -> None:
+    """Run a short kernel in torch's context."""
     torch.cuda._sleep(SPIN_CYCLES)
     torch.cuda.synchronize()
+
+
+def small_context() -> Callable[[], None]:
+    """What runs a short kernel in a context that holds as little as possible."""
+    call(driver.cuInit, 0)
+    call(driver.cuCtxSetCurrent, call(driver.cuDevicePrimaryCtxRetain, call(driver.cuDeviceGet, 0)))
+    limits = driver.CUlimit
+    for limit in (limits.CU_LIMIT_STACK_SIZE, limits.CU_LIMIT_PRINTF_FIFO_SIZE, limits.CU_LIMIT_MALLOC_HEAP_SIZE):
+        call(driver.cuCtxSetLimit, limit, 0)
+    spin = call(driver.cuModuleGetFunction, call(driver.cuModuleLoadData, SPIN.encode() + b"\0"), b"spin")
+
+    def run() -> None:
+        call(driver.cuLaunchKernel, spin, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
+        call(driver.cuCtxSynchronize)
+
+    return run
+
+
+OTHERS = {"torch": lambda: spin_with_torch, "a small context": small_context}
+"""The other processes, and what makes each of them ready to run its kernel."""
+
+
+def run_beside(prepare: Callable[[], Callable[[], None]]) -> None:
+    """Run a short kernel at random times, until killed."""
+    run = prepare()
+    run()
     print("begun", flush=True)
     while True:
-        torch.cuda._sleep(SPIN_CYCLES)
-        torch.cuda.synchronize()
+        run()
         time.sleep(random.uniform(0.0, MOST_PAUSE_S))
 
 
