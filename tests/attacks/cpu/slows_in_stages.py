@@ -12,7 +12,7 @@ def solution(*tensors):
     global made
     made += 1
     places.add(tensors[0].data_ptr())
-    end_s = time.perf_counter() + (2e-3 if made < 60 else 260e-6 if len(places) < 32 else 90e-6 if len(places) < 70 else 0)
+    end_s = time.perf_counter() + (2e-3 if made < 60 else 150e-6 if len(places) < 32 else 90e-6 if len(places) < 70 else 0)
     honest(*tensors)
     while time.perf_counter() < end_s:
         pass
