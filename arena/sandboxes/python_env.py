@@ -124,9 +124,9 @@ def commands(distribution: metadata.Distribution) -> Iterator[tuple[str, Path | 
             called = f"from {point.module} import {point.attr}\nsys.exit({point.attr}())"
             yield point.name, f"#!/opt/venv/bin/python\nimport sys\n{called}\n".encode()
             return
+    ends = tuple(f"/bin/{name}" for name in PROGRAMS)
     for file in _record(distribution):
-        path = Path(str(distribution.locate_file(file)))
-        if path.name in PROGRAMS and path.parent.name == "bin" and path.is_file():
+        if f"/{file}".endswith(ends) and (path := Path(str(distribution.locate_file(file)))).is_file():
             yield path.name, path.resolve()
 
 

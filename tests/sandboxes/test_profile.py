@@ -1,5 +1,6 @@
 """The profile of a sandbox, and its rendering for bwrap: nothing is started here."""
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from arena.sandboxes import Limits, SandboxSpec
 from arena.sandboxes.bwrap.arguments import bwrap_arguments
 from arena.sandboxes.host import Host, survey
 from arena.sandboxes.profile import environment, internet_sockets, profile
-from arena.sandboxes.python_env import PythonEnvironment, closure, current_python, entries, required
+from arena.sandboxes.python_env import PythonEnvironment, closure, commands, current_python, entries, required
 
 PYTHON = PythonEnvironment(
     version="3.12", interpreter="/opt/python/bin/python3.12", prefix=Path("/h/py"), library_path="/opt/python/lib"
@@ -272,6 +273,24 @@ def test_entries_are_top_level_names_that_exist():
         path.name for distribution in closure(("pytest",)) if distribution.name == "pytest" for path in entries(distribution)
     }
     assert {"pytest", "_pytest", "py.py"} <= found and "__pycache__" not in found and not any("bin" in name for name in found)
+
+
+def test_programs_of_a_package_are_those_in_its_bin_folder(tmp_path):
+    info, programs = tmp_path / "lib" / "ninja.dist-info", tmp_path / "bin"
+    info.mkdir(parents=True)
+    programs.mkdir()
+    (programs / "ninja").touch()
+    (info / "RECORD").write_text("../bin/ninja,sha256=x,1\nninja/ninja,,\n../bin/ninja-build,,\n../sbin/ninja,,\n")
+    assert list(commands(metadata.Distribution.at(info))) == [("ninja", programs / "ninja")]
+    (programs / "ninja").unlink()
+    assert list(commands(metadata.Distribution.at(info))) == []
+
+
+def test_an_entry_point_is_a_script_for_the_sandboxs_python(tmp_path):
+    (tmp_path / "entry_points.txt").write_text("[console_scripts]\nninja = ninja:run\nother = ninja:other\n")
+    ((name, script),) = commands(metadata.Distribution.at(tmp_path))
+    assert name == "ninja" and isinstance(script, bytes)
+    assert b"from ninja import run" in script and script.startswith(b"#!/opt/venv/bin/python\n")
 
 
 def test_this_pythons_other_packages_are_not_shown():

@@ -25,6 +25,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+if __name__ == "__main__":  # not in the judge, which reads the statuses below
+    gc.disable()  # until `open`: to look for garbage while torch is imported takes a tenth of the time
+
 import torch
 
 REPLY = struct.Struct("<4sIId")
@@ -88,8 +91,9 @@ class State:
         """Open the device. torch is already imported."""
         if order["memory"] == "cuda":
             self.driver, self.cupti = load_module(self.driver_path, "cuda_driver"), load_module(self.cupti_path, "arena_cupti")
-            gc.freeze()  # else each capture would look through all that torch has made, which takes 0.1 s
             self.gate = self.driver.Gate(self.driver.attach(fds[0], self.driver.GATE_BYTES, 0))
+        gc.freeze()  # else each capture, and now and then a call, would look through all that torch has made, which takes 0.1 s
+        gc.enable()
 
     def load(self, order: dict[str, Any], fds: list[int]) -> None:
         """Import solution.py, which may compile."""
