@@ -149,7 +149,7 @@ def errors(outs: tuple[Tensor, ...], refs: tuple[Tensor, ...], inputs: Inputs) -
 def worst(outs: tuple[Tensor, ...], refs: tuple[Tensor, ...], inputs: Inputs) -> str:
     """The element with the largest `el`, before the division."""
     (out,), (ref,) = outs, refs
-    at = tuple(int(i) for i in torch.unravel_index(of_elements(*apart(outs, refs, inputs)).argmax(), ref.shape))
+    at = divmod(int(of_elements(*apart(outs, refs, inputs)).argmax()), ref.shape[1])
     return f"y{list(at)} is {out[at].item():.6g} and should be {ref[at].item():.6g}"
 
 

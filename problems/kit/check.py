@@ -99,7 +99,11 @@ def worst(out: Tensor, ref: Tensor) -> tuple[int, ...]:
     wanted = r.isfinite()
     bad = torch.where(wanted, ~o.isfinite(), (o != r) & ~(o.isnan() & r.isnan()))
     error = torch.where(bad, torch.inf, _element_errors(torch.where(wanted, o - r, 0), torch.where(wanted, r, 0)))
-    return tuple(int(i) for i in torch.unravel_index(error.argmax(), ref.shape))
+    rest, at = int(error.argmax()), list[int]()
+    for size in reversed(ref.shape):  # torch.unravel_index imports sympy, which takes half a second
+        rest, index = divmod(rest, size)
+        at.insert(0, index)
+    return tuple(at)
 
 
 def _rows(t: Tensor) -> Tensor:
