@@ -8,6 +8,9 @@
 # make test-problems   every problem check on the CPU; CI (.ci/run) runs all six tests and demo-site
 # make clean           remove .venv and the caches
 
+# Tests start arena hundreds of times, and pytest some twenty times: without compiled modules these starts take longer.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo demo-site test test-slow test-cli test-site test-inspect test-problems check clean
 
 demo:
@@ -31,10 +34,11 @@ test-slow:
 	@scripts/setup ray
 	@scripts/check --slow
 
+# 14 sessions at a time: most of the time they wait, for a provider that fails or for a limit.
 test-cli:
 	@scripts/setup cli
 	@.venv/bin/arena install --all
-	@.venv/bin/python -m pytest -q -ra -n $$(($$(nproc) * 4)) -m cli tests/agent_clis
+	@.venv/bin/python -m pytest -q -ra -n 14 -m cli tests/agent_clis
 
 test-site:
 	@scripts/setup site
@@ -42,7 +46,7 @@ test-site:
 
 test-inspect:
 	@scripts/setup inspect
-	@.venv/bin/python -m pytest -q -ra tests/export
+	@.venv/bin/python -m pytest -q -ra -n 3 tests/export
 
 test-problems:
 	@scripts/setup test

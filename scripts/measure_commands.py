@@ -17,6 +17,7 @@ COMMANDS = (
     ("list", "models"),
     ("list", "runs"),
     ("doctor",),
+    ("score", "problems/w4a16_gemm/solutions/wrong_zeros.py", "--problem", "w4a16_gemm", "--hardware", "cpu"),
 )
 
 

@@ -162,7 +162,9 @@ def copy(folder: Path) -> Arena:
     tree.mkdir(parents=True)
     for name in NEEDS:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+            # With arena's compiled modules, but for those being written now: else each copy compiles all modules again.
+            unwanted = shutil.ignore_patterns("*.pyc.*" if name == "arena" else "__pycache__")
+            shutil.copytree(ROOT / name, tree / name, ignore=unwanted)
         else:
             shutil.copy(ROOT / name, tree / name)
     return Arena(tree, home)

@@ -1,5 +1,6 @@
 """Shared by all tests: skips that name their reason, a calm hypothesis, and one torch thread for each pytest worker."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from arena.sandboxes import Sandbox
 # workers on two idle cores took 84 s of processor time for test_kda_cutlass.py with two threads each, and 20 s with one each.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"
+
+# A pytest process holds all tests and torch: looking through them took a quarter of the time in which it collects the tests.
+gc.set_threshold(100_000)
 
 # No deadline: the machine may be busy. The same examples everywhere, so that a failure in CI is a failure here.
 hypothesis.settings.register_profile("arena", deadline=None, derandomize=True)

@@ -13,7 +13,7 @@ PROSE = [
     *(path for path in CODE if "canary" not in path.parts),
     *sorted((ROOT / "arena").rglob("*.yaml")),
     *sorted((ROOT / "arena").rglob("*.j2")),
-    *sorted((ROOT / "problems" / "kit").iterdir()),
+    *(path for path in sorted((ROOT / "problems" / "kit").iterdir()) if path.is_file()),
     *sorted((ROOT / "docs").rglob("*.md")),
     *(path for path in sorted(ROOT.glob("*.md")) if path.name not in ("AGENTS.md", "CHANGELOG.md")),
 ]
