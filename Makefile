@@ -8,7 +8,7 @@
 # make test-problems   every problem check on the CPU; CI (.ci/run) runs all six tests and demo-site
 # make clean           remove .venv and the caches
 
-# Tests start arena hundreds of times, and pytest some twenty times: without compiled modules these starts take longer.
+# Tests start arena hundreds of times, and pytest dozens of times: without compiled modules these starts take longer.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-site test test-slow test-cli test-site test-inspect test-problems check clean

@@ -276,13 +276,16 @@ def test_entries_are_top_level_names_that_exist():
 
 
 def test_programs_of_a_package_are_those_in_its_bin_folder(tmp_path):
-    info, programs = tmp_path / "lib" / "ninja.dist-info", tmp_path / "bin"
-    info.mkdir(parents=True)
-    programs.mkdir()
-    (programs / "ninja").touch()
-    (info / "RECORD").write_text("../bin/ninja,sha256=x,1\nninja/ninja,,\n../bin/ninja-build,,\n../sbin/ninja,,\n")
-    assert list(commands(metadata.Distribution.at(info))) == [("ninja", programs / "ninja")]
-    (programs / "ninja").unlink()
+    info = tmp_path / "lib" / "ninja.dist-info"
+    files = ["../bin/ninja", "ninja/ninja", "../bin/ninja-build", "../sbin/ninja"]
+    for path in (info, *(info.parent / file for file in files)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    info.mkdir()
+    for file in files:
+        (info.parent / file).touch()
+    (info / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in files))
+    assert list(commands(metadata.Distribution.at(info))) == [("ninja", tmp_path / "bin" / "ninja")]
+    (tmp_path / "bin" / "ninja").unlink()
     assert list(commands(metadata.Distribution.at(info))) == []
 
 
